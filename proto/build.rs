@@ -44,5 +44,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Replaces pbjson's numbers; see `src/number.rs`.
 fn read_numbers_by_ours(path: &Path) -> io::Result<()> {
     let code = fs::read_to_string(path)?;
-    fs::write(path, code.replace("::pbjson::private::NumberDeserialize", "crate::number::Number"))
+    fs::write(
+        path,
+        code.replace(
+            "::pbjson::private::NumberDeserialize",
+            "crate::number::Number",
+        ),
+    )
 }

@@ -6,7 +6,8 @@ use anyhow::{Context, anyhow, bail};
 use contiv_model::{InterfaceName, PodId};
 use contiv_proto::key;
 use contiv_renderer::{
-    ForwardingNeeds, ForwardingOff, InterfaceKind, nftables::StaleFlowObserver, registry, route::Routes,
+    ForwardingNeeds, ForwardingOff, InterfaceKind, nftables::StaleFlowObserver, registry,
+    route::Routes,
 };
 use contiv_store::{Feed, NodeScope, Store, StoreUrl, kube::TokenReviewer};
 use tokio::{
@@ -58,7 +59,11 @@ fn log_start(config: &Config) {
         renderers = names.join(","),
         "starting"
     );
-    for addresses in config.node_port_addresses.iter().filter(|addresses| addresses.is_loopback()) {
+    for addresses in config
+        .node_port_addresses
+        .iter()
+        .filter(|addresses| addresses.is_loopback())
+    {
         warn!(
             "node-port-addresses: {addresses} is loopback, and left out; use node-ports-on-loopback for that"
         );
@@ -80,14 +85,23 @@ async fn run_until_stopped(
     let store = open_store(config).await?;
     let feed = Feed::start_paged(store, key::ROOT);
     let metrics = Metrics::new(config.service_counters);
-    let metrics =
-        if config.kube_proxy_metrics { metrics.with_kube_proxy(traffic_renderer(config)) } else { metrics };
-    let stale_flows =
-        metrics.kube_proxy.clone().map(|metrics| Arc::new(metrics) as Arc<dyn StaleFlowObserver>);
+    let metrics = if config.kube_proxy_metrics {
+        metrics.with_kube_proxy(traffic_renderer(config))
+    } else {
+        metrics
+    };
+    let stale_flows = metrics
+        .kube_proxy
+        .clone()
+        .map(|metrics| Arc::new(metrics) as Arc<dyn StaleFlowObserver>);
     let metrics = Arc::new(metrics);
     let (requests, receiver) = mpsc::channel(QUEUE_CAPACITY);
     let (outputs, health_checks, health_check_queries, proxy_health) = health::channels();
-    let options = registry::Options { own_table: config.own_table, route: config.routes(), stale_flows };
+    let options = registry::Options {
+        own_table: config.own_table,
+        route: config.routes(),
+        stale_flows,
+    };
     let (local, address_watch) = local_addresses::open().await;
     let attached = still_attached(attached_pods(&config.state_dir), &local);
     let node = Node::new(
@@ -100,7 +114,10 @@ async fn run_until_stopped(
                 local_interfaces: local.interfaces.clone().unwrap_or_default(),
                 attached,
                 verification: verification(config),
-                guard: GuardConfig { percent: config.mass_deletion_percent, wait: config.mass_deletion_wait },
+                guard: GuardConfig {
+                    percent: config.mass_deletion_percent,
+                    wait: config.mass_deletion_wait,
+                },
                 history: HistoryLimits {
                     events: config.history_events,
                     age: config.history_age,
@@ -116,30 +133,53 @@ async fn run_until_stopped(
         },
         feed,
         receiver,
-        config.renderers.iter().map(|name| renderer_spec(*name, options.clone())).collect(),
+        config
+            .renderers
+            .iter()
+            .map(|name| renderer_spec(*name, options.clone()))
+            .collect(),
         Arc::<Metrics>::clone(&metrics),
         outputs,
     )
     .context("failed to start a thread")?;
 
     let stop = CancellationToken::new();
-    let api = Api::new(requests.clone(), metrics, health_check_queries, log_level, counters(config))
-        .with_interfaces(InterfaceKind::of)
-        .with_forwarding(forwarding_check(config))
-        .with_configuration(published(config).to_toml().unwrap_or_else(|error| format!("# {error}\n")));
+    let api = Api::new(
+        requests.clone(),
+        metrics,
+        health_check_queries,
+        log_level,
+        counters(config),
+    )
+    .with_interfaces(InterfaceKind::of)
+    .with_forwarding(forwarding_check(config))
+    .with_configuration(
+        published(config)
+            .to_toml()
+            .unwrap_or_else(|error| format!("# {error}\n")),
+    );
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
     if let Some(metrics_server) = metrics_server {
         servers.spawn(metrics_server.serve(api.clone(), stop.clone()));
     }
     if let Some(listener) = healthz {
-        servers.spawn(serve_healthz(listener, api.clone(), proxy_health, stop.clone()));
+        servers.spawn(serve_healthz(
+            listener,
+            api.clone(),
+            proxy_health,
+            stop.clone(),
+        ));
     }
     // It ends with the node.
     tokio::spawn(http::log_forwarding(api));
     // It ends with the node.
     tokio::spawn(health_checks.run());
-    tokio::spawn(local_addresses::report_changes(address_watch, local, requests.clone()));
+    tokio::spawn(local_addresses::report_changes(
+        address_watch,
+        local,
+        requests.clone(),
+    ));
     #[cfg(feature = "otlp")]
     crate::otlp::start(config, &requests)?;
     let mut node = tokio::spawn(node.run());
@@ -160,7 +200,10 @@ async fn run_until_stopped(
     };
     stop.cancel();
     process::drain(servers).await;
-    if result.is_ok() && config.route_withdraw_on_stop && config.renderers.contains(&RendererName::ROUTE) {
+    if result.is_ok()
+        && config.route_withdraw_on_stop
+        && config.renderers.contains(&RendererName::ROUTE)
+    {
         withdraw(config);
     }
     info!("stopped; the dataplane stays in place");
@@ -177,7 +220,12 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     };
     contiv_store::open_for_node(&config.store, config.etcd_access(), scope, recall)
         .await
-        .with_context(|| format!("failed to open the store {}; set another with --store", config.store))
+        .with_context(|| {
+            format!(
+                "failed to open the store {}; set another with --store",
+                config.store
+            )
+        })
 }
 
 const HEALTHZ: &str = "health for load balancers";
@@ -185,8 +233,12 @@ const METRICS: &str = "metrics for scrapers";
 
 /// The address of /healthz, if it is configured.
 async fn open_healthz(config: &Config) -> anyhow::Result<Option<RetryingListener>> {
-    let Some(address) = config.healthz_listen.0 else { return Ok(None) };
-    RetryingListener::open("--healthz-listen", address, HEALTHZ).await.map(Some)
+    let Some(address) = config.healthz_listen.0 else {
+        return Ok(None);
+    };
+    RetryingListener::open("--healthz-listen", address, HEALTHZ)
+        .await
+        .map(Some)
 }
 
 async fn serve_healthz(
@@ -211,14 +263,21 @@ struct MetricsServer {
 
 /// The separate address of the metrics, if it is configured.
 async fn open_metrics(config: &Config) -> anyhow::Result<Option<MetricsServer>> {
-    let Some(address) = config.metrics_address() else { return Ok(None) };
+    let Some(address) = config.metrics_address() else {
+        return Ok(None);
+    };
     if !config.has_own_metrics_address() {
         let listener = RetryingListener::open("--kube-proxy-metrics", address, METRICS).await?;
-        return Ok(Some(MetricsServer { listener, guard: ScrapeGuard::new(None, None), certificate: None }));
+        return Ok(Some(MetricsServer {
+            listener,
+            guard: ScrapeGuard::new(None, None),
+            certificate: None,
+        }));
     }
     let is_set = |path: &&PathBuf| !path.as_os_str().is_empty();
     let certificate = Some(&config.metrics_cert_file).filter(is_set);
-    let certificate = certificate.map(|file| ServerCertificate::read(file, &config.metrics_key_file));
+    let certificate =
+        certificate.map(|file| ServerCertificate::read(file, &config.metrics_key_file));
     let certificate = certificate.transpose().context("--metrics-cert-file")?;
     let reviewer = match &config.store {
         _ if !config.metrics_token_review => None,
@@ -229,18 +288,27 @@ async fn open_metrics(config: &Config) -> anyhow::Result<Option<MetricsServer>> 
             )
         }
     };
-    let guard = ScrapeGuard::new(Some(&config.metrics_token_file).filter(is_set).cloned(), reviewer);
+    let guard = ScrapeGuard::new(
+        Some(&config.metrics_token_file).filter(is_set).cloned(),
+        reviewer,
+    );
     if guard.requires_token() && certificate.is_none() && !address.ip().is_loopback() {
         warn!(%address, "{METRICS}: tokens are sent unencrypted; set metrics-cert-file and metrics-key-file");
     }
     let listener = RetryingListener::open("--metrics-listen", address, METRICS).await?;
-    Ok(Some(MetricsServer { listener, guard, certificate }))
+    Ok(Some(MetricsServer {
+        listener,
+        guard,
+        certificate,
+    }))
 }
 
 impl MetricsServer {
     async fn serve(self, api: Api, stop: CancellationToken) -> io::Result<()> {
         match self.listener.when_free(&stop).await {
-            Some(listener) => http::serve_metrics(listener, api, self.guard, self.certificate, stop).await,
+            Some(listener) => {
+                http::serve_metrics(listener, api, self.guard, self.certificate, stop).await
+            }
             None => Ok(()),
         }
     }
@@ -286,7 +354,10 @@ fn renderer_spec(name: RendererName, options: registry::Options) -> RendererSpec
 /// The interval of verifications, and whether differences are repaired.
 fn verification(config: &Config) -> VerificationConfig {
     let interval = (!config.verify_interval.is_zero()).then_some(config.verify_interval);
-    VerificationConfig { interval, resync_on_drift: config.verify_heal }
+    VerificationConfig {
+        interval,
+        resync_on_drift: config.verify_heal,
+    }
 }
 
 /// The kernel has counters if the renderer `nftables` programs it.
@@ -300,13 +371,20 @@ fn counters(config: &Config) -> ConnectionCounters {
 
 /// The settings of this machine, if a renderer programs its kernel.
 fn forwarding_check(config: &Config) -> fn(&ForwardingNeeds) -> Vec<ForwardingOff> {
-    if config.renderers.contains(&RendererName::NFTABLES) { ForwardingNeeds::check } else { |_| Vec::new() }
+    if config.renderers.contains(&RendererName::NFTABLES) {
+        ForwardingNeeds::check
+    } else {
+        |_| Vec::new()
+    }
 }
 
 /// The renderers have ended, so nothing can add the removed objects again.
 fn withdraw(config: &Config) {
     match Routes::new(config.routes()).withdraw() {
-        Ok(report) => info!(routes = report.removed, "the advertised routes are withdrawn"),
+        Ok(report) => info!(
+            routes = report.removed,
+            "the advertised routes are withdrawn"
+        ),
         Err(error) => {
             error!(%error, "failed to withdraw the advertised routes; run `contiv cleanup --renderers route`");
         }
@@ -315,12 +393,22 @@ fn withdraw(config: &Config) {
 
 /// The renderer that this node's traffic depends on: `nftables`, or without it the first one.
 fn traffic_renderer(config: &Config) -> &'static str {
-    let nftables = config.renderers.iter().find(|name| **name == RendererName::NFTABLES);
-    nftables.or(config.renderers.first()).unwrap_or(&RendererName::NFTABLES).as_str()
+    let nftables = config
+        .renderers
+        .iter()
+        .find(|name| **name == RendererName::NFTABLES);
+    nftables
+        .or(config.renderers.first())
+        .unwrap_or(&RendererName::NFTABLES)
+        .as_str()
 }
 
 /// Turns signals into requests, until one requests the end. `reloads` receives a message for each SIGHUP.
-async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reloads: &mpsc::Sender<()>) {
+async fn forward(
+    signals: &mut Signals,
+    requests: &mpsc::Sender<Request>,
+    reloads: &mpsc::Sender<()>,
+) {
     loop {
         let signal = signals.next().await;
         let request = match signal {
@@ -338,7 +426,10 @@ async fn forward(signals: &mut Signals, requests: &mpsc::Sender<Request>, reload
 
 /// The configuration as commands read it, which run in another folder.
 fn published(config: &Config) -> Config {
-    Config { store: config.store.absolute(), ..config.clone() }
+    Config {
+        store: config.store.absolute(),
+        ..config.clone()
+    }
 }
 
 #[cfg(test)]
@@ -359,19 +450,35 @@ mod tests {
         };
         // The address may be in use on this machine, which it retries.
         let server = open_metrics(&config).await.unwrap().unwrap();
-        assert!(server.certificate.is_none() && !server.guard.requires_token(), "{server:?}");
-        let own = Config { metrics_listen: "127.0.0.1:0".parse().unwrap(), ..config };
+        assert!(
+            server.certificate.is_none() && !server.guard.requires_token(),
+            "{server:?}"
+        );
+        let own = Config {
+            metrics_listen: "127.0.0.1:0".parse().unwrap(),
+            ..config
+        };
         assert!(open_metrics(&own).await.is_err());
     }
 
     #[test]
     fn pods_with_deleted_interface_are_detached() {
-        let pod = |name: &str, interface: &str| (PodId::new("default", name), InterfaceName::new(interface));
+        let pod = |name: &str, interface: &str| {
+            (PodId::new("default", name), InterfaceName::new(interface))
+        };
         let attached = BTreeMap::from([pod("p1", "veth1"), pod("p2", "veth2")]);
-        let interfaces = LocalInterfaces::from([(InterfaceName::new("veth2"), LocalInterface::default())]);
-        let local = |interfaces| Local { interfaces, ..Local::default() };
+        let interfaces =
+            LocalInterfaces::from([(InterfaceName::new("veth2"), LocalInterface::default())]);
+        let local = |interfaces| Local {
+            interfaces,
+            ..Local::default()
+        };
         let left = still_attached(attached.clone(), &local(Some(interfaces)));
         assert_eq!(left, BTreeMap::from([pod("p2", "veth2")]));
-        assert_eq!(still_attached(attached.clone(), &local(None)), attached, "the interfaces are unknown");
+        assert_eq!(
+            still_attached(attached.clone(), &local(None)),
+            attached,
+            "the interfaces are unknown"
+        );
     }
 }

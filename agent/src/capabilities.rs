@@ -9,7 +9,9 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 /// capability, such as that of the controllers.
 /// Call this before starting a second thread: each thread has its own capabilities, inherited from the thread that created it.
 pub(crate) fn use_net_admin() {
-    let Ok(mut sets) = capabilities(None) else { return };
+    let Ok(mut sets) = capabilities(None) else {
+        return;
+    };
     if sets.permitted.contains(CapabilitySet::NET_ADMIN) {
         sets.effective |= CapabilitySet::NET_ADMIN;
         // A failure shows in the first netlink request, whose error names the capability.
@@ -30,7 +32,10 @@ mod tests {
             sets.effective -= CapabilitySet::NET_ADMIN;
             set_capabilities(None, sets).unwrap();
             use_net_admin();
-            let is_effective = capabilities(None).unwrap().effective.contains(CapabilitySet::NET_ADMIN);
+            let is_effective = capabilities(None)
+                .unwrap()
+                .effective
+                .contains(CapabilitySet::NET_ADMIN);
             assert_eq!(is_effective, is_permitted);
         })
         .join()

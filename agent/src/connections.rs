@@ -38,8 +38,18 @@ pub(crate) fn open_files_limit() -> usize {
 
 /// Parses the limit of open files in the content of `/proc/PID/limits`. If unreadable: Linux's initial limit.
 fn open_files(limits: &io::Result<String>) -> usize {
-    let soft = |line: &str| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok();
-    limits.as_deref().ok().and_then(|limits| limits.lines().find_map(soft)).unwrap_or(1024)
+    let soft = |line: &str| {
+        line.strip_prefix("Max open files")?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    };
+    limits
+        .as_deref()
+        .ok()
+        .and_then(|limits| limits.lines().find_map(soft))
+        .unwrap_or(1024)
 }
 
 impl Connections {
@@ -51,12 +61,18 @@ impl Connections {
 
     /// If there are more than `most`, the oldest is closed, so that no client can keep all others out.
     pub(crate) fn at_most(most: usize) -> Self {
-        Self { slots: Arc::new(Semaphore::new(most)), ending: Arc::default() }
+        Self {
+            slots: Arc::new(Semaphore::new(most)),
+            ending: Arc::default(),
+        }
     }
 
     /// Applies the limit to connections accepted here.
     pub(crate) const fn on(self, listener: TcpListener) -> BoundedListener {
-        BoundedListener { listener, connections: self }
+        BoundedListener {
+            listener,
+            connections: self,
+        }
     }
 
     async fn admit(&self, stream: TcpStream) -> Connection {
@@ -65,13 +81,20 @@ impl Connections {
                 self.ending.notify_one();
             }
             // The semaphore is never closed.
-            if let Ok(Ok(slot)) = timeout(EVICTION_INTERVAL, Arc::clone(&self.slots).acquire_owned()).await {
+            if let Ok(Ok(slot)) =
+                timeout(EVICTION_INTERVAL, Arc::clone(&self.slots).acquire_owned()).await
+            {
                 break slot;
             }
         };
         let mut ending = Box::pin(Arc::clone(&self.ending).notified_owned());
         ending.as_mut().enable();
-        Connection { stream, silence: Box::pin(sleep(IDLE_TIMEOUT)), ending, _slot: slot }
+        Connection {
+            stream,
+            silence: Box::pin(sleep(IDLE_TIMEOUT)),
+            ending,
+            _slot: slot,
+        }
     }
 }
 
@@ -144,13 +167,19 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.get_mut().unless_ended(context, |stream, context| stream.poll_read(context, buffer))
+        self.get_mut()
+            .unless_ended(context, |stream, context| stream.poll_read(context, buffer))
     }
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.get_mut().unless_ended(context, |stream, context| stream.poll_write(context, bytes))
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut()
+            .unless_ended(context, |stream, context| stream.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -158,7 +187,9 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().unless_ended(context, |stream, context| stream.poll_write_vectored(context, parts))
+        self.get_mut().unless_ended(context, |stream, context| {
+            stream.poll_write_vectored(context, parts)
+        })
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -44,7 +44,12 @@ async fn run_until_stopped(
     info!(listen = %listener.local_addr().unwrap_or(config.listen), "debug HTTP");
     let store = contiv_store::open(&config.store, config.etcd_access())
         .await
-        .with_context(|| format!("failed to open the store {}; set another with --store", config.store))?;
+        .with_context(|| {
+            format!(
+                "failed to open the store {}; set another with --store",
+                config.store
+            )
+        })?;
     let (election, lease) = Election::enter(Arc::clone(&store), config.election())?;
     let observer = Observer::start(Arc::clone(&store), lease.clone());
     let mut metrics = ControllerMetrics::new();
@@ -99,8 +104,16 @@ async fn run_until_stopped(
 }
 
 /// The manager with metrics of its queues, unless the configuration leaves them out.
-fn counted(manager: Manager, config: &ControllerConfig, metrics: &mut ControllerMetrics) -> Manager {
-    if config.export_queue_metrics { manager.with_metrics(&metrics.register_queues()) } else { manager }
+fn counted(
+    manager: Manager,
+    config: &ControllerConfig,
+    metrics: &mut ControllerMetrics,
+) -> Manager {
+    if config.export_queue_metrics {
+        manager.with_metrics(&metrics.register_queues())
+    } else {
+        manager
+    }
 }
 
 /// Returns on SIGTERM or SIGINT.
@@ -128,12 +141,19 @@ mod tests {
     #[test]
     fn queue_metrics_are_there_unless_left_out() {
         for export_queue_metrics in [true, false] {
-            let config = ControllerConfig { export_queue_metrics, ..ControllerConfig::default() };
+            let config = ControllerConfig {
+                export_queue_metrics,
+                ..ControllerConfig::default()
+            };
             let mut metrics = ControllerMetrics::new();
             let manager = Manager::new(MemoryStore::new().shared(), Lease::always_leader());
             drop(counted(manager, &config, &mut metrics));
             let text = metrics.text(Exposition::Prometheus).unwrap();
-            assert_eq!(text.contains("workqueue_unfinished_work_seconds"), export_queue_metrics, "{text}");
+            assert_eq!(
+                text.contains("workqueue_unfinished_work_seconds"),
+                export_queue_metrics,
+                "{text}"
+            );
         }
     }
 }

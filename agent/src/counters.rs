@@ -60,8 +60,13 @@ impl ConnectionCounters {
     }
 
     /// The counters that `read` returns. It may block.
-    pub(crate) fn new(read: impl Fn() -> Result<Connections, String> + Send + Sync + 'static) -> Self {
-        Self { read: Arc::new(read), permit: Arc::new(Semaphore::new(1)) }
+    pub(crate) fn new(
+        read: impl Fn() -> Result<Connections, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            read: Arc::new(read),
+            permit: Arc::new(Semaphore::new(1)),
+        }
     }
 
     /// The services with connections, those with the most first, served or refused, and then by name.
@@ -72,7 +77,11 @@ impl ConnectionCounters {
         &self,
         services: Vec<Arc<ContivService>>,
     ) -> Result<Vec<ServiceConnections>, String> {
-        let _permit = self.permit.acquire().await.map_err(|error| error.to_string())?;
+        let _permit = self
+            .permit
+            .acquire()
+            .await
+            .map_err(|error| error.to_string())?;
         let read = Arc::clone(&self.read);
         let work = spawn_blocking(move || Ok(attribute(&read()?, &services)));
         work.await.map_err(|error| error.to_string())?
@@ -89,23 +98,42 @@ impl fmt::Debug for ConnectionCounters {
 fn attribute(counts: &Connections, services: &[Arc<ContivService>]) -> Vec<ServiceConnections> {
     let of_service = |service: &Arc<ContivService>| {
         let (mut frontends, mut refused_by) = (BTreeMap::new(), BTreeMap::new());
-        let held = service.frontends().into_iter().filter(|frontend| !service.lost.contains_key(frontend));
+        let held = service
+            .frontends()
+            .into_iter()
+            .filter(|frontend| !service.lost.contains_key(frontend));
         for frontend in held {
             for reason in RefusalReason::ALL {
                 if let Some(refused) = counts.refused.get(&(frontend, reason)) {
                     *refused_by.entry(reason).or_default() += refused;
                 }
             }
-            frontends.extend(counts.served.get(&frontend).map(|served| (frontend, *served)));
+            frontends.extend(
+                counts
+                    .served
+                    .get(&frontend)
+                    .map(|served| (frontend, *served)),
+            );
         }
         let (connections, refused) = (frontends.values().sum(), refused_by.values().sum());
         let attempts = u64::saturating_add(connections, refused);
         let service = service.id.clone();
-        let counted = ServiceConnections { service, attempts, connections, refused, refused_by, frontends };
+        let counted = ServiceConnections {
+            service,
+            attempts,
+            connections,
+            refused,
+            refused_by,
+            frontends,
+        };
         (attempts > 0).then_some(counted)
     };
     let mut found: Vec<ServiceConnections> = services.iter().filter_map(of_service).collect();
-    found.sort_by(|a, b| b.attempts.cmp(&a.attempts).then_with(|| a.service.cmp(&b.service)));
+    found.sort_by(|a, b| {
+        b.attempts
+            .cmp(&a.attempts)
+            .then_with(|| a.service.cmp(&b.service))
+    });
     found
 }
 
@@ -131,17 +159,35 @@ mod tests {
     }
 
     fn address(last: u8) -> Frontend {
-        Frontend::Address { address: [10, 96, 0, last].into(), protocol: Protocol::Tcp, port: 80 }
+        Frontend::Address {
+            address: [10, 96, 0, last].into(),
+            protocol: Protocol::Tcp,
+            port: 80,
+        }
     }
 
     #[test]
     fn service_counts_its_own_frontends_but_no_lost_ones() {
-        let node_port = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
+        let node_port = Frontend::NodePort {
+            protocol: Protocol::Tcp,
+            port: 30080,
+        };
         let mut loser = service("loser", 2, Some(30080));
         loser.lost = [(node_port, ServiceId::new("shop", "web"))].into();
-        let services = [loser, service("quiet", 3, None), service("web", 1, Some(30080))].map(Arc::new);
+        let services = [
+            loser,
+            service("quiet", 3, None),
+            service("web", 1, Some(30080)),
+        ]
+        .map(Arc::new);
         let counts = Connections {
-            served: [(address(1), 5), (address(2), 5), (node_port, 4), (address(9), 7)].into(),
+            served: [
+                (address(1), 5),
+                (address(2), 5),
+                (node_port, 4),
+                (address(9), 7),
+            ]
+            .into(),
             refused: [
                 ((address(2), RefusalReason::Policy), 3),
                 ((address(3), RefusalReason::NoEndpoints), 9),
@@ -151,10 +197,19 @@ mod tests {
             .into(),
         };
         let found = attribute(&counts, &services);
-        let shown: Vec<_> =
-            found.iter().map(|of| (of.service.to_string(), of.connections, of.refused)).collect();
-        let expected = [("shop/web", 9, 3), ("shop/quiet", 0, 9), ("shop/loser", 5, 3)];
-        assert_eq!(shown, expected.map(|(name, served, refused)| (name.to_owned(), served, refused)));
+        let shown: Vec<_> = found
+            .iter()
+            .map(|of| (of.service.to_string(), of.connections, of.refused))
+            .collect();
+        let expected = [
+            ("shop/web", 9, 3),
+            ("shop/quiet", 0, 9),
+            ("shop/loser", 5, 3),
+        ];
+        assert_eq!(
+            shown,
+            expected.map(|(name, served, refused)| (name.to_owned(), served, refused))
+        );
         assert_eq!(found[0].frontends, [(address(1), 5), (node_port, 4)].into());
         assert_eq!(found[0].attempts, 12);
         assert_eq!(

@@ -23,7 +23,10 @@ pub(crate) struct Local {
 
 impl Local {
     fn of(watch: &LocalAddresses) -> Self {
-        Self { addresses: watch.current().clone(), interfaces: Some(watch.interfaces().clone()) }
+        Self {
+            addresses: watch.current().clone(),
+            interfaces: Some(watch.interfaces().clone()),
+        }
     }
 }
 
@@ -71,11 +74,22 @@ pub(crate) async fn report_changes(
 /// None if the node core has ended.
 async fn report(known: &Local, local: &Local, requests: &Sender<Request>) -> Option<()> {
     if known.addresses != local.addresses {
-        requests.send(Request::Input(Input::LocalAddresses(local.addresses.clone()))).await.ok()?;
+        requests
+            .send(Request::Input(Input::LocalAddresses(
+                local.addresses.clone(),
+            )))
+            .await
+            .ok()?;
     }
-    if let Some(interfaces) = local.interfaces.as_ref().filter(|new| known.interfaces.as_ref() != Some(*new))
+    if let Some(interfaces) = local
+        .interfaces
+        .as_ref()
+        .filter(|new| known.interfaces.as_ref() != Some(*new))
     {
-        requests.send(Request::Input(Input::LocalInterfaces(interfaces.clone()))).await.ok()?;
+        requests
+            .send(Request::Input(Input::LocalInterfaces(interfaces.clone())))
+            .await
+            .ok()?;
     }
     Some(())
 }

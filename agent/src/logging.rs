@@ -33,7 +33,9 @@ pub enum LevelError {
     #[error("the level{} is missing", .0.as_ref().map_or_else(String::new, |module| format!(" of {module:?}")))]
     Missing(Option<String>),
     /// A span, which cannot be selected.
-    #[error("{0:?} names a span; only modules can have a level of their own, as in info,contiv_store=debug")]
+    #[error(
+        "{0:?} names a span; only modules can have a level of their own, as in info,contiv_store=debug"
+    )]
     Span(String),
     /// A module with a level, in the wrong form.
     #[error(transparent)]
@@ -56,9 +58,15 @@ impl LogLevel {
     /// `reload` sets a filter; `level` is that of the current one.
     pub(crate) fn new(
         level: &str,
-        reload: impl Fn(EnvFilter) -> Result<(), tracing_subscriber::reload::Error> + Send + Sync + 'static,
+        reload: impl Fn(EnvFilter) -> Result<(), tracing_subscriber::reload::Error>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
-        Self { current: watch::Sender::new(level.to_owned()), reload: Arc::new(reload) }
+        Self {
+            current: watch::Sender::new(level.to_owned()),
+            reload: Arc::new(reload),
+        }
     }
 
     /// The current level, in the form of the configuration.
@@ -89,7 +97,11 @@ impl text::Debug for LogLevel {
 /// When it is invalid.
 pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
     // The filter panics on spaces around a part.
-    let parts: Vec<&str> = level.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = level
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect();
     // It would accept an empty level too.
     if parts.is_empty() {
         return Err(LevelError::Missing(None));
@@ -104,7 +116,8 @@ pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
     }
     // It would also take a misspelled level for the name of a module.
     for part in parts.iter().filter(|part| !part.contains('=')) {
-        part.parse::<LevelFilter>().map_err(|_| LevelError::NoLevel((*part).to_owned()))?;
+        part.parse::<LevelFilter>()
+            .map_err(|_| LevelError::NoLevel((*part).to_owned()))?;
     }
     Ok(EnvFilter::builder().parse(parts.join(","))?)
 }
@@ -115,16 +128,26 @@ pub fn filter(level: &str) -> Result<EnvFilter, LevelError> {
 /// # Errors
 /// When the level is invalid, logging was started before, or no thread can be started.
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<(LogLevel, LogLines)> {
-    let out = LogLines::to_standard_error().context("failed to start the thread that writes the log")?;
+    let out =
+        LogLines::to_standard_error().context("failed to start the thread that writes the log")?;
     let (writer, filter) = (out.clone(), filter(level)?);
     let (started, log_level, unfiltered) = match format {
         LogFormat::Text if journal::reads_standard_error() => {
             // The journal has its own time, and no colours.
-            let lines = || fmt().with_writer(Journal::new(writer.clone())).without_time().with_ansi(false);
+            let lines = || {
+                fmt()
+                    .with_writer(Journal::new(writer.clone()))
+                    .without_time()
+                    .with_ansi(false)
+            };
             let unfiltered = lines().with_max_level(LevelFilter::ERROR).into();
             let lines = lines().with_env_filter(filter).with_filter_reloading();
             let handle = lines.reload_handle();
-            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)), unfiltered)
+            (
+                lines.try_init(),
+                LogLevel::new(level, move |filter| handle.reload(filter)),
+                unfiltered,
+            )
         }
         LogFormat::Text => {
             // Colours only on a terminal.
@@ -138,17 +161,28 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<(LogLevel, LogLin
             let unfiltered = lines().with_max_level(LevelFilter::ERROR).into();
             let lines = lines().with_env_filter(filter).with_filter_reloading();
             let handle = lines.reload_handle();
-            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)), unfiltered)
+            (
+                lines.try_init(),
+                LogLevel::new(level, move |filter| handle.reload(filter)),
+                unfiltered,
+            )
         }
         LogFormat::Json => {
             let lines = || {
                 let writer = writer.clone();
-                fmt().with_writer(move || writer.clone()).json().flatten_event(true)
+                fmt()
+                    .with_writer(move || writer.clone())
+                    .json()
+                    .flatten_event(true)
             };
             let unfiltered = lines().with_max_level(LevelFilter::ERROR).into();
             let lines = lines().with_env_filter(filter).with_filter_reloading();
             let handle = lines.reload_handle();
-            (lines.try_init(), LogLevel::new(level, move |filter| handle.reload(filter)), unfiltered)
+            (
+                lines.try_init(),
+                LogLevel::new(level, move |filter| handle.reload(filter)),
+                unfiltered,
+            )
         }
     };
     started.map_err(|error| anyhow::anyhow!("failed to start logging: {error}"))?;
@@ -166,9 +200,14 @@ mod tests {
             ("", "the level is missing"),
             (" \n", "the level is missing"),
             (",", "the level is missing"),
-            ("info,contiv_store=", "the level of \"contiv_store\" is missing"),
+            (
+                "info,contiv_store=",
+                "the level of \"contiv_store\" is missing",
+            ),
         ] {
-            let refused = filter(level).map(|filter| filter.to_string()).map_err(|error| error.to_string());
+            let refused = filter(level)
+                .map(|filter| filter.to_string())
+                .map_err(|error| error.to_string());
             assert_eq!(refused, Err(expected.to_owned()), "{level:?}");
         }
         assert_eq!(filter("info,").unwrap().to_string(), "info");
@@ -177,9 +216,22 @@ mod tests {
     #[test]
     fn modules_can_have_level_and_spans_cannot() {
         let printed = |level: &str| filter(level).map(|filter| filter.to_string());
-        assert_eq!(printed(" info , contiv_store=debug").unwrap(), "contiv_store=debug,info");
-        let refused = printed("info,contiv_store[list{prefix=(a+)+}]=debug").unwrap_err().to_string();
-        assert!(refused.contains("names a span") && refused.contains("contiv_store["), "{refused}");
-        assert!(printed("inof").unwrap_err().to_string().contains("not a log level"));
+        assert_eq!(
+            printed(" info , contiv_store=debug").unwrap(),
+            "contiv_store=debug,info"
+        );
+        let refused = printed("info,contiv_store[list{prefix=(a+)+}]=debug")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("names a span") && refused.contains("contiv_store["),
+            "{refused}"
+        );
+        assert!(
+            printed("inof")
+                .unwrap_err()
+                .to_string()
+                .contains("not a log level")
+        );
     }
 }

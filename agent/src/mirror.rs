@@ -87,18 +87,31 @@ impl MirrorHandle {
             Arc::clone(&waiting),
             Arc::clone(&saved),
         );
-        thread::Builder::new().name("mirror".to_owned()).spawn(move || {
-            writer.run(&from_logger);
-            // The database is closed, so a waiting opener may open it. The receiver may be dropped.
-            let _ = done.send(());
-        })?;
-        thread::Builder::new().name("mirror-log".to_owned()).spawn(move || {
-            // While the store is being listed. The node may be gone.
-            let _ = summary.blocking_send(MirrorReport::Summary(Mirror::summary(&folder, &source, &key)));
-            let log = Log::begin(&folder, &source, Mirror::prepare_log(&folder));
-            Logger::new(log, to_writer, saved).run(&work);
-        })?;
-        Ok((Self { jobs, waiting, is_behind: false }, ended))
+        thread::Builder::new()
+            .name("mirror".to_owned())
+            .spawn(move || {
+                writer.run(&from_logger);
+                // The database is closed, so a waiting opener may open it. The receiver may be dropped.
+                let _ = done.send(());
+            })?;
+        thread::Builder::new()
+            .name("mirror-log".to_owned())
+            .spawn(move || {
+                // While the store is being listed. The node may be gone.
+                let _ = summary.blocking_send(MirrorReport::Summary(Mirror::summary(
+                    &folder, &source, &key,
+                )));
+                let log = Log::begin(&folder, &source, Mirror::prepare_log(&folder));
+                Logger::new(log, to_writer, saved).run(&work);
+            })?;
+        Ok((
+            Self {
+                jobs,
+                waiting,
+                is_behind: false,
+            },
+            ended,
+        ))
     }
 
     /// Saves a list, or changes.

@@ -44,7 +44,9 @@ where
 
 /// Listens; an error about the address names the flag that sets it.
 pub(crate) async fn listen(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| failed_to_listen(flag, address, &error))
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| failed_to_listen(flag, address, &error))
 }
 
 /// Listens on an address as soon as no other program has it: while kube-proxy runs, it occupies its addresses.
@@ -59,7 +61,11 @@ pub(crate) struct RetryingListener {
 
 impl RetryingListener {
     /// Listens, if the address is free.
-    pub(crate) async fn open(flag: &str, address: SocketAddr, server: &'static str) -> anyhow::Result<Self> {
+    pub(crate) async fn open(
+        flag: &str,
+        address: SocketAddr,
+        server: &'static str,
+    ) -> anyhow::Result<Self> {
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => {
                 info!(address = %listener.local_addr().unwrap_or(address), "{server}");
@@ -71,12 +77,20 @@ impl RetryingListener {
             }
             Err(error) => return Err(failed_to_listen(flag, address, &error)),
         };
-        Ok(Self { address, server, listener })
+        Ok(Self {
+            address,
+            server,
+            listener,
+        })
     }
 
     /// The listener once the address is free; none if `stop` comes first.
     pub(crate) async fn when_free(self, stop: &CancellationToken) -> Option<TcpListener> {
-        let Self { address, server, listener } = self;
+        let Self {
+            address,
+            server,
+            listener,
+        } = self;
         if listener.is_some() {
             return listener;
         }
@@ -96,8 +110,12 @@ impl RetryingListener {
 
 fn failed_to_listen(flag: &str, address: SocketAddr, error: &io::Error) -> anyhow::Error {
     let hint = match error.kind() {
-        io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another with",
-        io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another with",
+        io::ErrorKind::AddrInUse => {
+            "another program listens there; stop it, or choose another with"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine does not have that address; choose another with"
+        }
         io::ErrorKind::PermissionDenied => "not allowed; choose a port above 1023 with",
         _ => "choose another with",
     };

@@ -65,7 +65,9 @@ impl ServiceManager {
     }
 
     fn new(send: impl Fn(&[NotifyState<'_>]) -> bool + Send + Sync + 'static) -> Self {
-        Self { send: Arc::new(send) }
+        Self {
+            send: Arc::new(send),
+        }
     }
 
     /// Reports that a start or a reload is complete.
@@ -91,7 +93,10 @@ impl ServiceManager {
 
     /// Reports that the process is about to end.
     pub fn stopping(&self) {
-        (self.send)(&[NotifyState::Stopping, NotifyState::Status("stopping; the programmed state stays")]);
+        (self.send)(&[
+            NotifyState::Stopping,
+            NotifyState::Status("stopping; the programmed state stays"),
+        ]);
     }
 
     /// The process ends because of this error.
@@ -159,8 +164,9 @@ impl ServiceManager {
             notified.status = process.status;
         }
         self.notify_reload(notified);
-        let is_reloaded =
-            notified.reload_since.is_some_and(|since| since.elapsed() >= RELOAD_LIMIT || process.at_rest);
+        let is_reloaded = notified
+            .reload_since
+            .is_some_and(|since| since.elapsed() >= RELOAD_LIMIT || process.at_rest);
         if process.alive && ((process.ready && !notified.ready) || is_reloaded) && self.ready() {
             notified.ready = true;
             notified.reload_since = None;

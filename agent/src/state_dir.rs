@@ -21,7 +21,9 @@ const LOCK_FILE: &str = "agent.lock";
 #[derive(Debug, Error)]
 pub enum StateDirError {
     /// The folder, or the lock in it, cannot be created.
-    #[error("failed to {action} {path}: {source}; choose another folder with --state-dir, or run as root")]
+    #[error(
+        "failed to {action} {path}: {source}; choose another folder with --state-dir, or run as root"
+    )]
     File {
         /// Such as "create".
         action: &'static str,
@@ -65,12 +67,21 @@ impl StateDir {
     pub fn lock(folder: &Path) -> Result<Self, StateDirError> {
         let failed = |action, path: &Path| {
             let path = path.to_owned();
-            move |source| StateDirError::File { action, path, source }
+            move |source| StateDirError::File {
+                action,
+                path,
+                source,
+            }
         };
         fs::create_dir_all(folder).map_err(failed("create", folder))?;
         let path = folder.join(LOCK_FILE);
         let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).custom_flags(OFlag::O_NOFOLLOW.bits());
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(OFlag::O_NOFOLLOW.bits());
         let (mut file, can_be_written) = match options.open(&path) {
             Err(error) if is_link(&error) => return Err(StateDirError::Link { path }),
             Err(error) if is_disk_failure(&error) => {
@@ -82,7 +93,10 @@ impl StateDir {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(StateDirError::InUse { pid: holder(&mut file), path });
+                return Err(StateDirError::InUse {
+                    pid: holder(&mut file),
+                    path,
+                });
             }
             Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
         }
@@ -102,7 +116,9 @@ impl StateDir {
 fn is_disk_failure(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
     )
 }
 
@@ -115,7 +131,9 @@ fn is_link(error: &io::Error) -> bool {
 fn open_to_read(folder: &Path) -> io::Result<File> {
     let mut options = fs::OpenOptions::new();
     options.read(true).custom_flags(OFlag::O_NOFOLLOW.bits());
-    options.open(folder.join(LOCK_FILE)).or_else(|_| File::open(folder))
+    options
+        .open(folder.join(LOCK_FILE))
+        .or_else(|_| File::open(folder))
 }
 
 fn holder(file: &mut File) -> String {
@@ -147,7 +165,10 @@ mod tests {
         let first = StateDir::lock(&path).unwrap();
         let error = StateDir::lock(&path).unwrap_err().to_string();
         let own_pid = std::process::id().to_string();
-        assert!(error.contains(&format!("pid {own_pid}")) && error.contains("agent.lock"), "{error}");
+        assert!(
+            error.contains(&format!("pid {own_pid}")) && error.contains("agent.lock"),
+            "{error}"
+        );
         assert_eq!(holder_of(&path), Some(own_pid));
         drop(first);
         assert_eq!(holder_of(&path), None);
@@ -176,6 +197,9 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         let error = StateDir::lock(&file.join("state")).unwrap_err().to_string();
-        assert!(error.contains("--state-dir") && error.contains("file/state"), "{error}");
+        assert!(
+            error.contains("--state-dir") && error.contains("file/state"),
+            "{error}"
+        );
     }
 }

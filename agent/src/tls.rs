@@ -36,7 +36,11 @@ pub(crate) enum CertificateError {
     File { file: PathBuf, problem: String },
     /// They do not fit.
     #[error("{} and {}: {problem}", .certificate.display(), .key.display())]
-    Pair { certificate: PathBuf, key: PathBuf, problem: rustls::Error },
+    Pair {
+        certificate: PathBuf,
+        key: PathBuf,
+        problem: rustls::Error,
+    },
 }
 
 /// A server's certificate with its chain, and its private key.
@@ -57,7 +61,12 @@ impl ServerCertificate {
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
         let versions = FileVersions::read([&certificate, &key]);
         let acceptor = acceptor(&certificate, &key)?;
-        Ok(Self { certificate, key, versions, acceptor })
+        Ok(Self {
+            certificate,
+            key,
+            versions,
+            acceptor,
+        })
     }
 
     /// With the present files. While they do not fit, as when one of them has been replaced, those before count.
@@ -81,7 +90,9 @@ impl ServerCertificate {
 
 impl std::fmt::Debug for ServerCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServerCertificate").field("certificate", &self.certificate).finish_non_exhaustive()
+        f.debug_struct("ServerCertificate")
+            .field("certificate", &self.certificate)
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,7 +106,11 @@ fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, CertificateEr
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unread(key, error))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private));
+        .and_then(|builder| {
+            builder
+                .with_no_client_auth()
+                .with_single_cert(chain, private)
+        });
     let mut config = config.map_err(|problem| CertificateError::Pair {
         certificate: certificate.to_owned(),
         key: key.to_owned(),
@@ -118,11 +133,18 @@ impl TlsListener {
     ///
     /// # Errors
     /// When the listener has no address.
-    pub(crate) fn new(listener: BoundedListener, certificate: ServerCertificate) -> io::Result<Self> {
+    pub(crate) fn new(
+        listener: BoundedListener,
+        certificate: ServerCertificate,
+    ) -> io::Result<Self> {
         let local = listener.local_addr()?;
         let (sender, accepted) = mpsc::channel(MAX_WAITING_CONNECTIONS);
         let accepting = tokio::spawn(accept(listener, certificate, sender));
-        Ok(Self { accepted, local, _accepting: AbortOnDropHandle::new(accepting) })
+        Ok(Self {
+            accepted,
+            local,
+            _accepting: AbortOnDropHandle::new(accepting),
+        })
     }
 }
 

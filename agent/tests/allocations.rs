@@ -21,18 +21,29 @@ use jiff::Timestamp;
 const SERVICES: usize = 2000;
 
 fn service(number: usize) -> Entry {
-    let key = Key::new(Kind::Service, "default", format!("s{number:05}")).expect("a good name").to_path();
+    let key = Key::new(Kind::Service, "default", format!("s{number:05}"))
+        .expect("a good name")
+        .to_path();
     let value = format!(
         r#"{{"cluster_ip":"10.96.{}.{}","port":[{{"name":"http","protocol":"TCP","port":80}}]}}"#,
         number / 250,
         number % 250 + 1
     );
-    Entry { key, value: value.into(), create_revision: 1, mod_revision: 1 }
+    Entry {
+        key,
+        value: value.into(),
+        create_revision: 1,
+        mod_revision: 1,
+    }
 }
 
 #[test]
 fn sizes_are_counted_without_a_copy_of_the_services() {
-    let now = Now { instant: Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.5 };
+    let now = Now {
+        instant: Instant::now(),
+        time: Timestamp::UNIX_EPOCH,
+        random: 0.5,
+    };
     let config = CoreConfig {
         store: "dir:/test".to_owned(),
         processor: ProcessorConfig::new(NodeName::new("n1")),
@@ -40,9 +51,16 @@ fn sizes_are_counted_without_a_copy_of_the_services() {
         local_addresses: [].into(),
         local_interfaces: [].into(),
         attached: [].into(),
-        guard: GuardConfig { percent: 0, wait: Duration::ZERO },
+        guard: GuardConfig {
+            percent: 0,
+            wait: Duration::ZERO,
+        },
         verification: VerificationConfig::default(),
-        history: HistoryLimits { events: 10, age: Duration::from_secs(60), bytes: 1 << 20 },
+        history: HistoryLimits {
+            events: 10,
+            age: Duration::from_secs(60),
+            bytes: 1 << 20,
+        },
         renderers: Vec::new(),
         verified_renderers: Vec::new(),
         traffic_renderer: "nftables".into(),

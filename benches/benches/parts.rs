@@ -17,45 +17,71 @@ const SIZES: [usize; 3] = [100, 1000, 10_000];
 const BATCH_LIMIT: usize = 1 << 28;
 
 const fn workload(services: usize) -> Workload {
-    Workload { services, backends: 4 }
+    Workload {
+        services,
+        backends: 4,
+    }
 }
 
 fn processor(services: usize) -> Processor {
-    workload(services).processor().unwrap_or_else(|error| panic!("{error}"))
+    workload(services)
+        .processor()
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn change(services: usize, variant: Variant) -> Event {
-    workload(services).change(services / 2, variant).unwrap_or_else(|error| panic!("{error}"))
+    workload(services)
+        .change(services / 2, variant)
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[divan::bench(args = SIZES)]
 fn decode_everything(bencher: Bencher<'_, '_>, services: usize) {
     let values: Vec<_> = workload(services).values().collect();
-    bencher.counter(ItemsCount::new(values.len())).bench(|| Workload::decode(&values));
+    bencher
+        .counter(ItemsCount::new(values.len()))
+        .bench(|| Workload::decode(&values));
 }
 
 #[divan::bench(args = SIZES)]
 fn combine_everything(bencher: Bencher<'_, '_>, services: usize) {
-    let resync = workload(services).resync().unwrap_or_else(|error| panic!("{error}"));
-    let empty = || (Processor::new(ProcessorConfig::new(NodeName::new("node"))), resync.clone());
-    bencher.counter(ItemsCount::new(services)).with_inputs(empty).bench_values(|(mut processor, resync)| {
-        processor.resync(resync);
-        processor
-    });
+    let resync = workload(services)
+        .resync()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let empty = || {
+        (
+            Processor::new(ProcessorConfig::new(NodeName::new("node"))),
+            resync.clone(),
+        )
+    };
+    bencher
+        .counter(ItemsCount::new(services))
+        .with_inputs(empty)
+        .bench_values(|(mut processor, resync)| {
+            processor.resync(resync);
+            processor
+        });
 }
 
 #[divan::bench(args = SIZES)]
 fn plan_and_encode_everything(bencher: Bencher<'_, '_>, services: usize) {
     let snapshot = processor(services).snapshot();
-    bencher.counter(ItemsCount::new(services)).bench(|| OfflineTable::resync(&snapshot, BATCH_LIMIT));
+    bencher
+        .counter(ItemsCount::new(services))
+        .bench(|| OfflineTable::resync(&snapshot, BATCH_LIMIT));
 }
 
 #[divan::bench(args = SIZES)]
 fn combine_one_backend_replaced(bencher: Bencher<'_, '_>, services: usize) {
     let mut processor = processor(services);
-    let there_and_back = [change(services, Variant::Replaced(1)), change(services, Variant::Original)];
+    let there_and_back = [
+        change(services, Variant::Replaced(1)),
+        change(services, Variant::Original),
+    ];
     let mut events = there_and_back.into_iter().cycle();
-    bencher.with_inputs(|| events.next()).bench_local_values(|event| processor.apply(event));
+    bencher
+        .with_inputs(|| events.next())
+        .bench_local_values(|event| processor.apply(event));
 }
 
 #[divan::bench(args = SIZES)]

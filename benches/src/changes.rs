@@ -27,12 +27,20 @@ const MAX_SERVICES: usize = 100_000;
 /// # Errors
 /// When an operation fails; slow figures are not errors.
 pub fn measure(lab: &Lab, services: usize, mixed: Duration) -> Result<Vec<Figure>> {
-    let workload = Workload { services, backends: 4 };
+    let workload = Workload {
+        services,
+        backends: 4,
+    };
     let kernel = kernel::measure(lab, workload)?;
     let (end_to_end, mixed) =
         end_to_end::measure(lab, workload, (services == MAX_SERVICES).then_some(mixed))?;
     let kernel = figures("kernel", &kernel, workload, [None, Some(100e-6)]);
-    let end_to_end = figures("end to end", &end_to_end, workload, [Some(150e-6), Some(3e-3)]);
+    let end_to_end = figures(
+        "end to end",
+        &end_to_end,
+        workload,
+        [Some(150e-6), Some(3e-3)],
+    );
     Ok([kernel, end_to_end, mixed].concat())
 }
 
@@ -43,12 +51,16 @@ fn figures(part: &str, times: &Times, workload: Workload, limits: [Option<f64>; 
             .into_iter()
             .zip(limits)
             .map(|(percent, limit)| {
-                let figure =
-                    Figure::new(SECTION, name(*kind, part, percent), size, samples.percentile(percent));
+                let figure = Figure::new(
+                    SECTION,
+                    name(*kind, part, percent),
+                    size,
+                    samples.percentile(percent),
+                );
                 let limit = limit.filter(|_| workload.services == MAX_SERVICES);
-                limit
-                    .into_iter()
-                    .fold(figure, |figure, limit| figure.with_limit(Limit::AtMost(Quantity::Seconds(limit))))
+                limit.into_iter().fold(figure, |figure, limit| {
+                    figure.with_limit(Limit::AtMost(Quantity::Seconds(limit)))
+                })
             })
             .collect::<Vec<_>>()
     };
@@ -62,34 +74,54 @@ fn name(kind: SingleChange, part: &str, percent: usize) -> String {
 /// How much more the kernel needs with the most services than with the fewest.
 pub fn growths(figures: &[Figure]) -> Vec<Figure> {
     let flat = Limit::AtMost(Quantity::Times(2.0));
-    SingleChange::ALL.iter().filter_map(|kind| growth(figures, &name(*kind, "kernel", 50), flat)).collect()
+    SingleChange::ALL
+        .iter()
+        .filter_map(|kind| growth(figures, &name(*kind, "kernel", 50), flat))
+        .collect()
 }
 
 /// One row for each kind of change, a column for each size: median and 99th percentile.
 pub fn matrix(figures: &[Figure]) -> String {
-    let sizes: BTreeSet<usize> =
-        figures.iter().filter(|figure| figure.section == SECTION).map(|figure| figure.services).collect();
+    let sizes: BTreeSet<usize> = figures
+        .iter()
+        .filter(|figure| figure.section == SECTION)
+        .map(|figure| figure.services)
+        .collect();
     let measured = |name: &str, services: usize| {
-        let figure = figures.iter().find(|figure| figure.name == name && figure.services == services);
+        let figure = figures
+            .iter()
+            .find(|figure| figure.name == name && figure.services == services);
         figure.map_or_else(String::new, |figure| figure.measured.to_string())
     };
     let row = |first: &str, cells: &dyn Fn(usize) -> String| {
-        let cells: Vec<_> = sizes.iter().map(|services| format!("{:>20}", cells(*services))).collect();
+        let cells: Vec<_> = sizes
+            .iter()
+            .map(|services| format!("{:>20}", cells(*services)))
+            .collect();
         format!("{first:<20}{}", cells.concat())
     };
     let part = |(part, title): (&str, &str)| {
         let title = format!("any single change, {title}: p50 / p99, by the number of services");
         let of_kind = |kind: SingleChange| {
-            let cell =
-                |services| [50, 99].map(|percent| measured(&name(kind, part, percent), services)).join(" / ");
+            let cell = |services| {
+                [50, 99]
+                    .map(|percent| measured(&name(kind, part, percent), services))
+                    .join(" / ")
+            };
             row(kind.name(), &cell)
         };
         let rows = SingleChange::ALL.map(of_kind).join("\n");
-        format!("{title}\n{}\n{rows}\n", row("", &|services| services.to_string()))
+        format!(
+            "{title}\n{}\n{rows}\n",
+            row("", &|services| services.to_string())
+        )
     };
-    [("kernel", "in the kernel"), ("end to end", "from etcd's acknowledgement to the commit")]
-        .map(part)
-        .join("\n")
+    [
+        ("kernel", "in the kernel"),
+        ("end to end", "from etcd's acknowledgement to the commit"),
+    ]
+    .map(part)
+    .join("\n")
 }
 
 #[cfg(test)]
@@ -99,14 +131,30 @@ mod tests {
     #[test]
     fn matrix_has_a_row_for_each_kind_and_a_column_for_each_size() {
         let times = SingleChange::ALL.map(|kind| (kind, Duration::from_micros(5)));
-        let sized =
-            |services| figures("kernel", &by_kind(&times), Workload { services, backends: 4 }, [None; 2]);
+        let sized = |services| {
+            figures(
+                "kernel",
+                &by_kind(&times),
+                Workload {
+                    services,
+                    backends: 4,
+                },
+                [None; 2],
+            )
+        };
         let text = matrix(&[sized(100), sized(MAX_SERVICES)].concat());
-        let row = text.lines().find(|line| line.starts_with("affinity on")).unwrap();
+        let row = text
+            .lines()
+            .find(|line| line.starts_with("affinity on"))
+            .unwrap();
         assert_eq!(
             row.split_whitespace().collect::<Vec<_>>().join(" "),
             "affinity on 5.00 µs / 5.00 µs 5.00 µs / 5.00 µs"
         );
-        assert!(text.lines().any(|line| line.split_whitespace().eq(["100", "100000"])), "{text}");
+        assert!(
+            text.lines()
+                .any(|line| line.split_whitespace().eq(["100", "100000"])),
+            "{text}"
+        );
     }
 }

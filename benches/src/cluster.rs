@@ -48,14 +48,21 @@ pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(13);
 /// # Errors
 /// When an operation fails; slow figures are not errors.
 pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
-    let Scenario { workload, section, .. } = scenario;
+    let Scenario {
+        workload, section, ..
+    } = scenario;
     remove_state()?;
     let etcd = Etcd::start(lab)?;
     let store = Client::new()?;
     store.fill(lab, workload)?;
     let options = AgentOptions::with_store(etcd.url());
     let figure = |name: &str, measured: Quantity, limit: Option<Limit>| {
-        let figure = Figure::new(section, name, (workload.services, workload.backends), measured);
+        let figure = Figure::new(
+            section,
+            name,
+            (workload.services, workload.backends),
+            measured,
+        );
         limit.into_iter().fold(figure, Figure::with_limit)
     };
 
@@ -67,7 +74,11 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
             // The agent cannot be quicker than etcd.
             *seconds = seconds.max(1.5 * list.as_secs_f64());
         }
-        figures.push(figure("list of the same keys alone, in pages", list.into(), None));
+        figures.push(figure(
+            "list of the same keys alone, in pages",
+            list.into(),
+            None,
+        ));
     }
     let mut cold = Vec::new();
     let mut restarts = Vec::new();
@@ -89,7 +100,11 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
     let memory = process::memory(agent.id())?;
     figures.extend([
         figure("start from etcd until ready", median(cold), start_limit),
-        figure("restart over existing rules", median(restarts), scenario.restart),
+        figure(
+            "restart over existing rules",
+            median(restarts),
+            scenario.restart,
+        ),
         figure("memory", memory.resident, scenario.memory),
         // The floor is the memory at rest.
         figure("memory at its peak", memory.peak, None)
@@ -101,19 +116,38 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
         let change = |number| {
             let service = number as usize * 7919 % workload.services;
             let writes = put(workload.slice(service, 0, Variant::Replaced(number)));
-            churn::Change { writes, has_marker: true }
+            churn::Change {
+                writes,
+                has_marker: true,
+            }
         };
         let limit = Duration::from_millis(20);
-        let load = churn::Load { section, name: "churn", rate: 1000, duration, cores: 0.5, limit };
-        let few =
-            churn::Load { name: "few changes", rate: 20, duration: duration.min(FEW), cores: 0.02, ..load };
+        let load = churn::Load {
+            section,
+            name: "churn",
+            rate: 1000,
+            duration,
+            cores: 0.5,
+            limit,
+        };
+        let few = churn::Load {
+            name: "few changes",
+            rate: 20,
+            duration: duration.min(FEW),
+            cores: 0.02,
+            ..load
+        };
         figures.extend(churn::measure(lab, &store, &agent, workload, few, change)?);
         figures.extend(churn::measure(lab, &store, &agent, workload, load, change)?);
     }
     agent.stop()?;
     if scenario.restart_under_load {
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let web = Service::new("web", 80, &[lab.pod1.host, lab.pod2.host, lab.pod3.host, lab.pod4.host]);
+        let web = Service::new(
+            "web",
+            80,
+            &[lab.pod1.host, lab.pod2.host, lab.pod3.host, lab.pod4.host],
+        );
         etcd.put(&web)?;
         figures.extend(restart::measure(lab, &options, &web, scenario)?);
     }
@@ -123,14 +157,23 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
 
 /// The time of a list by a client that only reads.
 fn client_lists(lab: &Lab, client: &Client) -> Result<Duration> {
-    let (duration, listed) =
-        timed(|| lab.node.run(|| client.runtime.block_on(client.store.list(ROOT)).map_err(unexpected)));
+    let (duration, listed) = timed(|| {
+        lab.node.run(|| {
+            client
+                .runtime
+                .block_on(client.store.list(ROOT))
+                .map_err(unexpected)
+        })
+    });
     listed.map(|_| duration)
 }
 
 /// Removes the files of the previous size. An agent with that mirror would treat its services as lost and keep them.
 pub(crate) fn remove_state() -> Result<()> {
-    for left in [scratch("etcd")?, scratch("agent-state")?].iter().filter(|left| left.exists()) {
+    for left in [scratch("etcd")?, scratch("agent-state")?]
+        .iter()
+        .filter(|left| left.exists())
+    {
         fs::remove_dir_all(left)
             .map_err(|error| LabError::system(format!("remove {}", left.display()), error))?;
     }

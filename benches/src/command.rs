@@ -21,5 +21,9 @@ pub fn run(command: &[&str]) -> Result<String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(LabError::Command { command: text, status: output.status, output: output_text })
+    Err(LabError::Command {
+        command: text,
+        status: output.status,
+        output: output_text,
+    })
 }

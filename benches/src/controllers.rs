@@ -50,9 +50,21 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
     let (in_etcd, in_kernel) = lab.node.run(|| latency::measure(&client))?;
     let milliseconds = |limit: f64| Some(Limit::AtMost(Quantity::Seconds(limit / 1000.0)));
     let figures = vec![
-        figure("slices of all services, from the start of the controller", first.into(), None),
-        figure("one workload changed until in etcd, p50", in_etcd.median().into(), milliseconds(20.0)),
-        figure("one workload changed until in etcd, p99", in_etcd.percentile(99).into(), milliseconds(100.0)),
+        figure(
+            "slices of all services, from the start of the controller",
+            first.into(),
+            None,
+        ),
+        figure(
+            "one workload changed until in etcd, p50",
+            in_etcd.median().into(),
+            milliseconds(20.0),
+        ),
+        figure(
+            "one workload changed until in etcd, p99",
+            in_etcd.percentile(99).into(),
+            milliseconds(100.0),
+        ),
         figure(
             "one workload changed until in the kernel, p50",
             in_kernel.median().into(),
@@ -75,8 +87,19 @@ fn start(lab: &Lab, etcd: &Etcd<'_>) -> Result<Process> {
     let config = scratch("controller.toml")?;
     fs::write(&config, "").map_err(|error| LabError::system("write a configuration", error))?;
     let mut command = Command::new(binary()?);
-    command.env_clear().arg("controller").arg("--config").arg(config);
-    command.args(["--enable", "external-workloads", "--store", &etcd.url(), "--listen", LISTEN]);
+    command
+        .env_clear()
+        .arg("controller")
+        .arg("--config")
+        .arg(config);
+    command.args([
+        "--enable",
+        "external-workloads",
+        "--store",
+        &etcd.url(),
+        "--listen",
+        LISTEN,
+    ]);
     let controller = Process::start(&lab.node, "controller", &mut command)?;
     // Fails early if etcd cannot be queried.
     count_slices(etcd)?;
@@ -88,8 +111,15 @@ fn start(lab: &Lab, etcd: &Etcd<'_>) -> Result<Process> {
 
 /// The number of slices. Only one is transferred; etcd counts all.
 fn count_slices(etcd: &Etcd<'_>) -> Result<usize> {
-    let fields =
-        etcd.etcdctl(&["get", "--prefix", &cluster::slices_prefix(), "--limit=1", "--write-out=fields"])?;
-    let count = fields.lines().find_map(|line| line.strip_prefix("\"Count\" : ")?.trim().parse().ok());
+    let fields = etcd.etcdctl(&[
+        "get",
+        "--prefix",
+        &cluster::slices_prefix(),
+        "--limit=1",
+        "--write-out=fields",
+    ])?;
+    let count = fields
+        .lines()
+        .find_map(|line| line.strip_prefix("\"Count\" : ")?.trim().parse().ok());
     count.ok_or_else(|| LabError::Unexpected(format!("no count in what etcdctl says: {fields}")))
 }

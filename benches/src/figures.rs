@@ -114,7 +114,16 @@ impl Figure {
         measured: impl Into<Quantity>,
     ) -> Self {
         let (name, measured) = (name.into(), measured.into());
-        Self { section, name, services, backends, measured, floor: None, limit: None, holds: None }
+        Self {
+            section,
+            name,
+            services,
+            backends,
+            measured,
+            floor: None,
+            limit: None,
+            holds: None,
+        }
     }
 
     /// Adds the floor: what the kernel alone needs.
@@ -138,7 +147,9 @@ impl Figure {
 
     fn cells(&self) -> [String; 7] {
         let or_nothing = |text: Option<String>| text.unwrap_or_default();
-        let ratio = self.floor.map(|floor| format!("{:.2}", self.measured.number() / floor.number()));
+        let ratio = self
+            .floor
+            .map(|floor| format!("{:.2}", self.measured.number() / floor.number()));
         let size = format!("{} x {}", self.services, self.backends);
         [
             format!("{}: {}", self.section, self.name),
@@ -147,7 +158,10 @@ impl Figure {
             or_nothing(self.floor.map(|floor| floor.to_string())),
             or_nothing(ratio),
             or_nothing(self.limit.map(|limit| limit.to_string())),
-            or_nothing(self.holds.map(|holds| if holds { "yes" } else { "NO" }.to_owned())),
+            or_nothing(
+                self.holds
+                    .map(|holds| if holds { "yes" } else { "NO" }.to_owned()),
+            ),
         ]
     }
 }
@@ -156,8 +170,9 @@ impl Figure {
 pub fn growth(figures: &[Figure], name: &str, limit: Limit) -> Option<Figure> {
     let of_name = || figures.iter().filter(|figure| figure.name == name);
     let first = of_name().min_by_key(|figure| figure.services)?;
-    let last =
-        of_name().max_by_key(|figure| figure.services).filter(|last| last.services > first.services)?;
+    let last = of_name()
+        .max_by_key(|figure| figure.services)
+        .filter(|last| last.services > first.services)?;
     let growth = Quantity::Times(last.measured.number() / first.measured.number());
     let name = format!("{name}: beside {} services", first.services);
     Some(Figure::new(last.section, name, (last.services, last.backends), growth).with_limit(limit))
@@ -166,11 +181,22 @@ pub fn growth(figures: &[Figure], name: &str, limit: Limit) -> Option<Figure> {
 /// All figures as a table of aligned columns.
 pub fn table(figures: &[Figure]) -> String {
     let header = ["WHAT", "SIZE", "SEEN", "FLOOR", "RATIO", "WANTED", "HOLDS"].map(str::to_owned);
-    let rows: Vec<[String; 7]> = std::iter::once(header).chain(figures.iter().map(Figure::cells)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let rows: Vec<[String; 7]> = std::iter::once(header)
+        .chain(figures.iter().map(Figure::cells))
+        .collect();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: [usize; 7] = std::array::from_fn(width);
     let line = |row: &[String; 7]| {
-        let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let cells: Vec<_> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
         format!("{}\n", cells.join("  ").trim_end())
     };
     rows.iter().map(line).collect()
@@ -182,16 +208,20 @@ mod tests {
 
     #[test]
     fn quantities_are_printed_in_unit_that_reads_best() {
-        let printed = [0.000_004_56, 0.0123, 0.25, 2.4].map(|seconds| Quantity::Seconds(seconds).to_string());
+        let printed =
+            [0.000_004_56, 0.0123, 0.25, 2.4].map(|seconds| Quantity::Seconds(seconds).to_string());
         assert_eq!(printed, ["4.56 µs", "12.3 ms", "250 ms", "2.40 s"]);
     }
 
     #[test]
     fn growth_is_from_fewest_services_to_most() {
-        let figure = |services, seconds| Figure::new("parts", "x", (services, 4), Quantity::Seconds(seconds));
+        let figure = |services, seconds| {
+            Figure::new("parts", "x", (services, 4), Quantity::Seconds(seconds))
+        };
         let limit = Limit::AtMost(Quantity::Times(2.0));
         let figures = [figure(100, 1.0), figure(10_000, 9.0), figure(100_000, 3.0)];
-        let growth = |figures| growth(figures, "x", limit).map(|growth| (growth.measured, growth.holds));
+        let growth =
+            |figures| growth(figures, "x", limit).map(|growth| (growth.measured, growth.holds));
         assert_eq!(growth(&figures), Some((Quantity::Times(3.0), Some(false))));
         assert_eq!(growth(&figures[..1]), None);
     }
@@ -200,12 +230,18 @@ mod tests {
     fn limit_holds_or_does_not_and_may_be_multiple_of_floor() {
         let figure = |measured| Figure::new("parts", "apply", (1, 1), Quantity::Seconds(measured));
         let holds = |measured| {
-            figure(measured).beside(Quantity::Seconds(2.0)).with_limit(Limit::TimesFloor(1.5)).holds
+            figure(measured)
+                .beside(Quantity::Seconds(2.0))
+                .with_limit(Limit::TimesFloor(1.5))
+                .holds
         };
         assert_eq!([holds(3.0), holds(3.1)], [Some(true), Some(false)]);
         let limit = Limit::AtMost(Quantity::Seconds(1.0));
         assert_eq!(figure(1.1).with_limit(limit).holds, Some(false));
         // Without a measured floor there is no multiple of it.
-        assert_eq!(figure(0.1).with_limit(Limit::TimesFloor(1.5)).holds, Some(false));
+        assert_eq!(
+            figure(0.1).with_limit(Limit::TimesFloor(1.5)).holds,
+            Some(false)
+        );
     }
 }

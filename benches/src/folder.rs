@@ -16,7 +16,10 @@ use crate::{
     workload::Workload,
 };
 
-const WORKLOAD: Workload = Workload { services: 10_000, backends: 3 };
+const WORKLOAD: Workload = Workload {
+    services: 10_000,
+    backends: 3,
+};
 
 /// Measures both, each with the same services. The folder has a file for each object.
 ///
@@ -31,11 +34,18 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
     remove_state()?;
     let folder = scratch("manifests")?;
     for (key, value) in WORKLOAD.values() {
-        let key = Key::parse(&key).map_err(unexpected)?.ok_or_else(|| unexpected(&key))?;
+        let key = Key::parse(&key)
+            .map_err(unexpected)?
+            .ok_or_else(|| unexpected(&key))?;
         let object = Object::decode(&key, value.as_bytes()).map_err(unexpected)?;
         let text = to_yaml(&[to_value(&object)]).map_err(unexpected)?;
-        let path = folder.join(key.namespace()).join(format!("{}-{}.yaml", key.kind(), key.name()));
-        let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
+        let path = folder
+            .join(key.namespace())
+            .join(format!("{}-{}.yaml", key.kind(), key.name()));
+        let written = path
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&path, text));
         written.map_err(|error| LabError::system(format!("write {}", path.display()), error))?;
     }
     let seen = resident(lab, format!("dir:{}", folder.display()))?;
@@ -47,7 +57,9 @@ pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
         (WORKLOAD.services, WORKLOAD.backends),
         seen,
     );
-    Ok(vec![figure.beside(beside).with_limit(Limit::TimesFloor(1.3))])
+    Ok(vec![
+        figure.beside(beside).with_limit(Limit::TimesFloor(1.3)),
+    ])
 }
 
 /// The memory of an agent at rest.

@@ -25,7 +25,10 @@ use std::{sync::LazyLock, time::Instant};
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Prints the current step and the seconds since the start.
-#[expect(clippy::print_stderr, reason = "results go to the standard output, and this beside them")]
+#[expect(
+    clippy::print_stderr,
+    reason = "results go to the standard output, and this beside them"
+)]
 pub fn progress(what: &str) {
     eprintln!("{:4} s  {what}", BEGIN.elapsed().as_secs());
 }

@@ -47,8 +47,10 @@ struct Options {
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    let is_long =
-        options.only.as_deref().is_some_and(|only| [million::SECTION, peers::SECTION].contains(&only));
+    let is_long = options
+        .only
+        .as_deref()
+        .is_some_and(|only| [million::SECTION, peers::SECTION].contains(&only));
     let limit = if is_long { LONG_TIME_LIMIT } else { TIME_LIMIT };
     isolated_measurement(limit, |lab| measure(lab, &options))
 }
@@ -93,7 +95,9 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         add(figures, vec![machine.beside(REFERENCE_COLD_START)]);
         for scenario in scenario(options.quick) {
             let Workload { services, backends } = scenario.workload;
-            progress(&format!("cluster, {services} services with {backends} backends"));
+            progress(&format!(
+                "cluster, {services} services with {backends} backends"
+            ));
             add(figures, cluster::measure(lab, scenario)?);
         }
         progress("a folder of 10000 services with 3 backends");
@@ -105,8 +109,11 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
     }
     if is_wanted(peers::SECTION) {
         for services in [100, 1000, 10_000, 100_000] {
-            let is_too_long =
-                if options.quick { services > 1000 } else { services > 10_000 && options.only.is_none() };
+            let is_too_long = if options.quick {
+                services > 1000
+            } else {
+                services > 10_000 && options.only.is_none()
+            };
             if !is_too_long {
                 progress(&format!("peers, {services} services"));
                 add(figures, peers::measure(lab, services)?);
@@ -128,7 +135,11 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
     }
     for percent in ["p50", "p99"] {
         let limit = Limit::AtMost(Quantity::Times(1.2));
-        figures.extend(growth(figures, &format!("first packet, contiv, {percent}"), limit));
+        figures.extend(growth(
+            figures,
+            &format!("first packet, contiv, {percent}"),
+            limit,
+        ));
     }
     Ok(())
 }
@@ -145,7 +156,10 @@ fn scenario(quick: bool) -> Vec<Scenario> {
     let mebibytes = |limit| Some(Limit::AtMost(Quantity::Mebibytes(limit)));
     let main = Scenario {
         section: cluster::SECTION,
-        workload: Workload { services: 10_000, backends: 4 },
+        workload: Workload {
+            services: 10_000,
+            backends: 4,
+        },
         start: seconds(0.4),
         restart: seconds(0.4),
         memory: mebibytes(50.0),
@@ -156,7 +170,10 @@ fn scenario(quick: bool) -> Vec<Scenario> {
     };
     let many_services = Scenario {
         section: cluster::SECTION,
-        workload: Workload { services: 100_000, backends: 4 },
+        workload: Workload {
+            services: 100_000,
+            backends: 4,
+        },
         start: seconds(5.0),
         restart: seconds(5.0),
         memory: mebibytes(400.0),
@@ -166,23 +183,37 @@ fn scenario(quick: bool) -> Vec<Scenario> {
         restart_under_load: false,
     };
     let many_backends = Scenario {
-        workload: Workload { services: 1000, backends: 1000 },
+        workload: Workload {
+            services: 1000,
+            backends: 1000,
+        },
         change: [None, None],
         ..many_services
     };
-    if quick { vec![main] } else { vec![main, many_services, many_backends] }
+    if quick {
+        vec![main]
+    } else {
+        vec![main, many_services, many_backends]
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "this is the result")]
 fn report(figures: &[Figure], options: &Options) -> Result<()> {
     // Single changes have a separate table; this one has only those with a limit.
     let listed = |figure: &&Figure| figure.section != changes::SECTION || figure.limit.is_some();
-    println!("{}", table(&figures.iter().filter(listed).cloned().collect::<Vec<_>>()));
-    if figures.iter().any(|figure| figure.section == changes::SECTION) {
+    println!(
+        "{}",
+        table(&figures.iter().filter(listed).cloned().collect::<Vec<_>>())
+    );
+    if figures
+        .iter()
+        .any(|figure| figure.section == changes::SECTION)
+    {
         println!("{}", changes::matrix(figures));
     }
     let path = options.out.join("results.json");
-    let json = serde_json::to_vec_pretty(figures).map_err(|error| LabError::Unexpected(error.to_string()))?;
+    let json = serde_json::to_vec_pretty(figures)
+        .map_err(|error| LabError::Unexpected(error.to_string()))?;
     fs::create_dir_all(&options.out)
         .and_then(|()| fs::write(&path, json))
         .map_err(|error| LabError::system(format!("write {}", path.display()), error))?;
@@ -200,6 +231,9 @@ mod tests {
             assert_eq!(parse(section).unwrap().only.as_deref(), Some(section));
         }
         let refused = parse("part").unwrap_err().to_string();
-        assert!(SECTIONS.iter().all(|section| refused.contains(section)), "{refused}");
+        assert!(
+            SECTIONS.iter().all(|section| refused.contains(section)),
+            "{refused}"
+        );
     }
 }

@@ -15,8 +15,20 @@ pub const SECTION: &str = "million";
 
 /// The sizes, with the memory at rest that is allowed.
 const SIZES: [(Workload, f64); 2] = [
-    (Workload { services: 250_000, backends: 4 }, 0.7 * 1024.0),
-    (Workload { services: 1_000_000, backends: 1 }, 1.6 * 1024.0),
+    (
+        Workload {
+            services: 250_000,
+            backends: 4,
+        },
+        0.7 * 1024.0,
+    ),
+    (
+        Workload {
+            services: 1_000_000,
+            backends: 1,
+        },
+        1.6 * 1024.0,
+    ),
 ];
 
 /// Measures start, restart, memory and single changes.
@@ -26,7 +38,10 @@ const SIZES: [(Workload, f64); 2] = [
 pub fn measure(lab: &Lab) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for (workload, mebibytes) in SIZES {
-        crate::progress(&format!("{} services with {} backends", workload.services, workload.backends));
+        crate::progress(&format!(
+            "{} services with {} backends",
+            workload.services, workload.backends
+        ));
         let scenario = Scenario {
             section: SECTION,
             workload,

@@ -10,8 +10,8 @@ use std::{
 use contiv_tests::lab::{LabError, Result};
 use nix::sys::{
     socket::{
-        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, getsockopt, recv, send,
-        setsockopt, socket, sockopt,
+        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, getsockopt,
+        recv, send, setsockopt, socket, sockopt,
     },
     time::{TimeVal, TimeValLike},
 };
@@ -41,12 +41,16 @@ impl Kernel {
     pub fn open() -> Result<Self> {
         let socket = open(0)?;
         if setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
-            setsockopt(&socket, sockopt::SndBuf, &SEND_BUFFER).map_err(failed("size the send buffer"))?;
+            setsockopt(&socket, sockopt::SndBuf, &SEND_BUFFER)
+                .map_err(failed("size the send buffer"))?;
         }
-        let size =
-            getsockopt(&socket, sockopt::SndBuf).map_err(failed("read the size of the send buffer"))?;
+        let size = getsockopt(&socket, sockopt::SndBuf)
+            .map_err(failed("read the size of the send buffer"))?;
         // The kernel refuses messages that leave fewer than 32 bytes (netlink_sendmsg).
-        Ok(Self { socket, batch_limit: size - 32 })
+        Ok(Self {
+            socket,
+            batch_limit: size - 32,
+        })
     }
 
     /// Sends batches one after the other, each when the previous one is committed. Returns how long all took.
@@ -57,11 +61,16 @@ impl Kernel {
         let mut answer = [0; 4096];
         let start = Instant::now();
         for batch in batches {
-            send(self.socket.as_raw_fd(), batch, MsgFlags::empty()).map_err(failed("send a batch"))?;
+            send(self.socket.as_raw_fd(), batch, MsgFlags::empty())
+                .map_err(failed("send a batch"))?;
             let length = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty())
                 .map_err(failed("receive the kernel's verdict"))?;
-            let kind = answer[..length].get(4..6).map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
-            let code = answer[..length].get(16..20).map(|code| [code[0], code[1], code[2], code[3]]);
+            let kind = answer[..length]
+                .get(4..6)
+                .map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
+            let code = answer[..length]
+                .get(16..20)
+                .map(|code| [code[0], code[1], code[2], code[3]]);
             match (kind, code.map(i32::from_ne_bytes)) {
                 (Some(VERDICT), Some(0)) => {}
                 (_, code) => {
@@ -102,7 +111,11 @@ impl Commits {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)
                 .map_err(failed("size the receive buffer"))?;
         }
-        Ok(Self { socket, buffer: vec![0; 1 << 20], backends: Vec::new() })
+        Ok(Self {
+            socket,
+            buffer: vec![0; 1 << 20],
+            backends: Vec::new(),
+        })
     }
 
     /// The next commit; none if there is none within this time.
@@ -111,7 +124,8 @@ impl Commits {
     /// When messages were lost.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Commit>> {
         let timeout = TimeVal::milliseconds(i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
-        setsockopt(&self.socket, sockopt::ReceiveTimeout, &timeout).map_err(failed("set a time limit"))?;
+        setsockopt(&self.socket, sockopt::ReceiveTimeout, &timeout)
+            .map_err(failed("set a time limit"))?;
         loop {
             let length = match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
                 Ok(length) => length,
@@ -126,10 +140,17 @@ impl Commits {
             }) {
                 let kind = u16::from_ne_bytes([message[4], message[5]]);
                 committed |= kind == NEW_GENERATION;
-                find_backends(message.get(20..).unwrap_or_default(), &VALUE_PATH, &mut self.backends);
+                find_backends(
+                    message.get(20..).unwrap_or_default(),
+                    &VALUE_PATH,
+                    &mut self.backends,
+                );
             }
             if committed {
-                return Ok(Some(Commit { at, backends: std::mem::take(&mut self.backends) }));
+                return Ok(Some(Commit {
+                    at,
+                    backends: std::mem::take(&mut self.backends),
+                }));
             }
         }
     }
@@ -157,7 +178,11 @@ fn find_backends(mut attributes: &[u8], path: &[u16], found: &mut Vec<Ipv4Addr>)
 }
 
 /// Splits off the first message or attribute, whose header contains its length.
-fn split<'a>(rest: &mut &'a [u8], header: usize, length: impl Fn(&[u8]) -> u32) -> Option<&'a [u8]> {
+fn split<'a>(
+    rest: &mut &'a [u8],
+    header: usize,
+    length: impl Fn(&[u8]) -> u32,
+) -> Option<&'a [u8]> {
     let length = length(rest.get(..header)?) as usize;
     let first = rest.get(..length).filter(|first| first.len() >= header)?;
     *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
@@ -166,9 +191,15 @@ fn split<'a>(rest: &mut &'a [u8], header: usize, length: impl Fn(&[u8]) -> u32) 
 
 fn open(groups: u32) -> Result<OwnedFd> {
     let protocol = SockProtocol::NetlinkNetFilter;
-    let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)
-        .map_err(failed("open a netfilter netlink socket"))?;
-    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups)).map_err(failed("bind the netlink socket"))?;
+    let socket = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        protocol,
+    )
+    .map_err(failed("open a netfilter netlink socket"))?;
+    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups))
+        .map_err(failed("bind the netlink socket"))?;
     Ok(socket)
 }
 

@@ -19,7 +19,10 @@ pub(crate) use common::decode_error;
 /// # Errors
 /// When an operation fails; slow figures are not errors.
 pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
-    let workload = Workload { services, backends: 4 };
+    let workload = Workload {
+        services,
+        backends: 4,
+    };
     let mut figures = processor::measure(workload)?;
     figures.extend(lab.node.run(|| kernel::measure(lab, workload))?);
     Ok(figures)
@@ -30,5 +33,13 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
 /// # Errors
 /// When anything fails.
 pub fn cold_floor(lab: &Lab) -> Result<Duration> {
-    lab.node.run(|| kernel::cold_floor(lab, Workload { services: 10_000, backends: 4 }))
+    lab.node.run(|| {
+        kernel::cold_floor(
+            lab,
+            Workload {
+                services: 10_000,
+                backends: 4,
+            },
+        )
+    })
 }

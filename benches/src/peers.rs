@@ -13,7 +13,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, ChangeSet, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId, ServicePort, Snapshot,
+    Backend, ChangeSet, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId, ServicePort,
+    Snapshot,
 };
 use contiv_renderer::{Renderer, nftables::Nftables};
 use contiv_tests::lab::{Family, Lab, LabError, Result, ranges, scratch};
@@ -34,7 +35,10 @@ use table::Table;
 pub const SECTION: &str = "peers";
 /// About how many services then have all their backends.
 const SOME_COMPLETE: usize = 3000;
-const UDP: Port = Port { protocol: "udp", port: PORT };
+const UDP: Port = Port {
+    protocol: "udp",
+    port: PORT,
+};
 /// The number of measured changes of each peer; fewer with as many services as [`ALL_COMPLETE`], where each takes seconds.
 const CHANGES: usize = 15;
 const SLOW_CHANGES: usize = 4;
@@ -50,7 +54,11 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let mut first_packets = FirstPackets::default();
     for time in 0..loads(services.len()) {
-        let changes = if time == 0 { changes(services.len()) } else { 0 };
+        let changes = if time == 0 {
+            changes(services.len())
+        } else {
+            0
+        };
         // The one with the fewest chains first: a commit goes through all chains of the namespace, of every table.
         for table in Table::ALL.into_iter().rev() {
             let costs = lab.node.run(|| {
@@ -62,7 +70,10 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
             })?;
             if changes > 0 && services.len() <= ALL_COMPLETE {
                 figures.push(figure(format!("{table}, load"), costs.loaded));
-                figures.push(figure(format!("{table}, one change"), costs.changes.median()));
+                figures.push(figure(
+                    format!("{table}, one change"),
+                    costs.changes.median(),
+                ));
             }
         }
         Packets::new(lab, &services)?.send_first_packets(&mut first_packets)?;
@@ -71,11 +82,21 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
         }
     }
 
-    let DisturbedTurns { repeated, counting, .. } = first_packets.disturbed;
-    progress(&format!("peers, disturbed turns: {repeated} repeated, {counting} that count"));
+    let DisturbedTurns {
+        repeated, counting, ..
+    } = first_packets.disturbed;
+    progress(&format!(
+        "peers, disturbed turns: {repeated} repeated, {counting} that count"
+    ));
     let straight = first_packets.straight;
-    figures.push(figure("first packet without services, p50".to_owned(), straight.percentile(50)));
-    figures.push(figure("first packet without services, p99".to_owned(), straight.percentile(99)));
+    figures.push(figure(
+        "first packet without services, p50".to_owned(),
+        straight.percentile(50),
+    ));
+    figures.push(figure(
+        "first packet without services, p99".to_owned(),
+        straight.percentile(99),
+    ));
     for percent in [50, 99] {
         let mut quickest = Duration::MAX;
         for (table, latencies) in &first_packets.through {
@@ -94,12 +115,22 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
 /// All services have the same backends, so every packet takes the same path and arrives.
 fn all_services(lab: &Lab, count: usize) -> Vec<Service> {
     let server = lab.pod2.host.v4;
-    let every = if count <= ALL_COMPLETE { 1 } else { count.div_ceil(SOME_COMPLETE) };
+    let every = if count <= ALL_COMPLETE {
+        1
+    } else {
+        count.div_ceil(SOME_COMPLETE)
+    };
     let service = |number: usize| {
         let is_complete = number.is_multiple_of(every);
         let backends = if is_complete { BACKENDS } else { 1 };
-        let endpoints = (0..backends).map(|n| SocketAddrV4::new(server, FIRST_PORT + n)).collect();
-        Service { number, address: cluster_ip(number), endpoints }
+        let endpoints = (0..backends)
+            .map(|n| SocketAddrV4::new(server, FIRST_PORT + n))
+            .collect();
+        Service {
+            number,
+            address: cluster_ip(number),
+            endpoints,
+        }
     };
     (0..count).map(service).collect()
 }
@@ -119,7 +150,11 @@ const fn loads(services: usize) -> usize {
 
 /// The number of measured changes at this size.
 const fn changes(services: usize) -> usize {
-    if services < ALL_COMPLETE { CHANGES } else { SLOW_CHANGES }
+    if services < ALL_COMPLETE {
+        CHANGES
+    } else {
+        SLOW_CHANGES
+    }
 }
 
 /// The services that change, with their state afterwards.
@@ -134,20 +169,27 @@ fn changed(services: &[Service], count: usize) -> impl Iterator<Item = (&Service
 }
 
 fn load_peer(layout: Layout, services: &[Service], changes: usize) -> Result<Costs> {
-    let loaded = layout.everything(UDP, services).map(|text| load(&text)).sum::<Result<_>>()?;
+    let loaded = layout
+        .everything(UDP, services)
+        .map(|text| load(&text))
+        .sum::<Result<_>>()?;
     let mut durations = Vec::new();
     for (before, after) in changed(services, changes) {
         // Each change is reverted, since packets need the existing backends.
         durations.push(load(&layout.change(UDP, before, &after))?);
         durations.push(load(&layout.change(UDP, &after, before))?);
     }
-    Ok(Costs { loaded, changes: durations.into_iter().collect() })
+    Ok(Costs {
+        loaded,
+        changes: durations.into_iter().collect(),
+    })
 }
 
 /// Loads rules as kube-proxy does and returns how long that took.
 fn load(rules: &str) -> Result<Duration> {
     let path = scratch("rules.nft")?;
-    fs::write(&path, rules).map_err(|error| LabError::system(format!("write {}", path.display()), error))?;
+    fs::write(&path, rules)
+        .map_err(|error| LabError::system(format!("write {}", path.display()), error))?;
     let path = path.display().to_string();
     let (duration, loaded) = timed(|| run(&["nft", "-f", &path]));
     loaded.map(|_| duration)
@@ -155,8 +197,14 @@ fn load(rules: &str) -> Result<Duration> {
 
 fn load_contiv(services: &[Service], changes: usize) -> Result<Costs> {
     // As with the peers, packets of pods keep their source, and unused addresses of the service range are dropped.
-    let range = |text: &str| text.parse().map_err(|_| LabError::Unexpected(format!("the range {text}")));
-    let (pods, service_range) = (range(&ranges::PODS.cidr(Family::V4))?, range(SERVICE_RANGE)?);
+    let range = |text: &str| {
+        text.parse()
+            .map_err(|_| LabError::Unexpected(format!("the range {text}")))
+    };
+    let (pods, service_range) = (
+        range(&ranges::PODS.cidr(Family::V4))?,
+        range(SERVICE_RANGE)?,
+    );
     let snapshot = Snapshot {
         services: services.iter().map(ours).collect(),
         node: NodeFacts {
@@ -171,29 +219,56 @@ fn load_contiv(services: &[Service], changes: usize) -> Result<Costs> {
         let (duration, result) = timed(|| work(&mut renderer));
         result.map(|()| duration).map_err(LabError::Unexpected)
     };
-    let loaded =
-        call(&mut |renderer| renderer.resync(&snapshot).map(drop).map_err(|error| error.to_string()))?;
+    let loaded = call(&mut |renderer| {
+        renderer
+            .resync(&snapshot)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    })?;
     let mut durations = Vec::new();
     for (before, after) in changed(services, changes) {
         for (old, new) in [(before, &after), (&after, before)] {
             let ((id, old), (_, new)) = (ours(old), ours(new));
-            let change = ServiceChange { old: Some(old), new: Some(new) };
-            let change = ChangeSet { services: [(id, change)].into(), ..ChangeSet::default() };
+            let change = ServiceChange {
+                old: Some(old),
+                new: Some(new),
+            };
+            let change = ChangeSet {
+                services: [(id, change)].into(),
+                ..ChangeSet::default()
+            };
             durations.push(call(&mut |renderer| {
-                renderer.update(&change).map(drop).map_err(|error| error.to_string())
+                renderer
+                    .update(&change)
+                    .map(drop)
+                    .map_err(|error| error.to_string())
             })?);
         }
     }
-    Ok(Costs { loaded, changes: durations.into_iter().collect() })
+    Ok(Costs {
+        loaded,
+        changes: durations.into_iter().collect(),
+    })
 }
 
 fn ours(service: &Service) -> (ServiceId, Arc<ContivService>) {
-    let mut value = ContivService::new(ServiceId::new("default", format!("service-{:06}", service.number)));
+    let mut value = ContivService::new(ServiceId::new(
+        "default",
+        format!("service-{:06}", service.number),
+    ));
     value.cluster_ips = [service.address.into()].into();
-    let mut backends: Vec<Backend> =
-        service.endpoints.iter().map(|endpoint| Backend::new((*endpoint).into())).collect();
+    let mut backends: Vec<Backend> = service
+        .endpoints
+        .iter()
+        .map(|endpoint| Backend::new((*endpoint).into()))
+        .collect();
     backends.sort();
-    value.ports =
-        vec![ServicePort { port: PORT, protocol: Protocol::Udp, name: "".into(), node_port: None, backends }];
+    value.ports = vec![ServicePort {
+        port: PORT,
+        protocol: Protocol::Udp,
+        name: "".into(),
+        node_port: None,
+        backends,
+    }];
     (value.id.clone(), Arc::new(value))
 }

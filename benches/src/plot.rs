@@ -36,21 +36,57 @@ const PLOTS: [Plot; 4] = [
             ("backend replaced", "backend replaced, kernel, p50", false),
             ("backend added", "backend added, kernel, p50", false),
             ("service created", "service created, kernel, p50", false),
-            ("last endpoint lost", "last endpoint lost, kernel, p50", false),
-            ("kube-proxy 1.36 layout, nft -f", "kube-proxy 1.36, one change", false),
-            ("kube-proxy 1.35 layout, nft -f", "kube-proxy 1.35, one change", false),
+            (
+                "last endpoint lost",
+                "last endpoint lost, kernel, p50",
+                false,
+            ),
+            (
+                "kube-proxy 1.36 layout, nft -f",
+                "kube-proxy 1.36, one change",
+                false,
+            ),
+            (
+                "kube-proxy 1.35 layout, nft -f",
+                "kube-proxy 1.35, one change",
+                false,
+            ),
         ],
     },
     Plot {
         file: "end-to-end.svg",
         title: "One change, from etcd's acknowledgement to the commit, by the number of services",
         lines: &[
-            ("backend replaced, p50", "backend replaced, end to end, p50", false),
-            ("backend added, p50", "backend added, end to end, p50", false),
-            ("service created, p50", "service created, end to end, p50", false),
-            ("backend replaced, p99", "backend replaced, end to end, p99", false),
-            ("backend added, p99", "backend added, end to end, p99", false),
-            ("service created, p99", "service created, end to end, p99", false),
+            (
+                "backend replaced, p50",
+                "backend replaced, end to end, p50",
+                false,
+            ),
+            (
+                "backend added, p50",
+                "backend added, end to end, p50",
+                false,
+            ),
+            (
+                "service created, p50",
+                "service created, end to end, p50",
+                false,
+            ),
+            (
+                "backend replaced, p99",
+                "backend replaced, end to end, p99",
+                false,
+            ),
+            (
+                "backend added, p99",
+                "backend added, end to end, p99",
+                false,
+            ),
+            (
+                "service created, p99",
+                "service created, end to end, p99",
+                false,
+            ),
         ],
     },
     Plot {
@@ -61,8 +97,16 @@ const PLOTS: [Plot; 4] = [
             ("the kernel alone", "kernel, cold", true),
             ("contiv: restart", "kernel, restart", false),
             ("combine", "combine everything", false),
-            ("kube-proxy 1.36 layout, nft -f", "kube-proxy 1.36, load", false),
-            ("kube-proxy 1.35 layout, nft -f", "kube-proxy 1.35, load", false),
+            (
+                "kube-proxy 1.36 layout, nft -f",
+                "kube-proxy 1.36, load",
+                false,
+            ),
+            (
+                "kube-proxy 1.35 layout, nft -f",
+                "kube-proxy 1.35, load",
+                false,
+            ),
         ],
     },
     Plot {
@@ -71,10 +115,26 @@ const PLOTS: [Plot; 4] = [
         lines: &[
             ("contiv, p50", "first packet, contiv, p50", false),
             ("contiv, p99", "first packet, contiv, p99", false),
-            ("kube-proxy 1.36, p50", "first packet, kube-proxy 1.36, p50", false),
-            ("kube-proxy 1.36, p99", "first packet, kube-proxy 1.36, p99", false),
-            ("kube-proxy 1.35, p50", "first packet, kube-proxy 1.35, p50", false),
-            ("no services, p50", "first packet without services, p50", false),
+            (
+                "kube-proxy 1.36, p50",
+                "first packet, kube-proxy 1.36, p50",
+                false,
+            ),
+            (
+                "kube-proxy 1.36, p99",
+                "first packet, kube-proxy 1.36, p99",
+                false,
+            ),
+            (
+                "kube-proxy 1.35, p50",
+                "first packet, kube-proxy 1.35, p50",
+                false,
+            ),
+            (
+                "no services, p50",
+                "first packet without services, p50",
+                false,
+            ),
         ],
     },
 ];
@@ -105,12 +165,20 @@ pub fn draw_all(figures: &[Figure], folder: &Path) -> Result<()> {
 fn points(figures: &[Figure], name: &str, of_floor: bool) -> Vec<(f64, f64)> {
     let point = |figure: &Figure| {
         let services = f64::from(u32::try_from(figure.services).ok()?);
-        match if of_floor { figure.floor? } else { figure.measured } {
+        match if of_floor {
+            figure.floor?
+        } else {
+            figure.measured
+        } {
             Quantity::Seconds(seconds) => Some((services, seconds * 1e3)),
             _ => None,
         }
     };
-    figures.iter().filter(|figure| figure.name == name).filter_map(point).collect()
+    figures
+        .iter()
+        .filter(|figure| figure.name == name)
+        .filter_map(point)
+        .collect()
 }
 
 fn draw(
@@ -122,7 +190,9 @@ fn draw(
     let range = |pick: fn(&(f64, f64)) -> f64| {
         let (low, high) = points()
             .map(pick)
-            .fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+            .fold((f64::MAX, 0.0_f64), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
         (low / 1.3..high * 1.3).log_scale()
     };
     let area = SVGBackend::new(path, PLOT_SIZE).into_drawing_area();
@@ -133,10 +203,17 @@ fn draw(
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d(range(|point| point.0), range(|point| point.1))?;
-    chart.configure_mesh().x_desc("services").y_desc("ms").label_style((FONT, 13)).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc("services")
+        .y_desc("ms")
+        .label_style((FONT, 13))
+        .draw()?;
     for ((label, points), colour) in lines.iter().zip(COLOURS) {
         chart
-            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3))?
+            .draw_series(
+                LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3),
+            )?
             .label(*label)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
@@ -159,8 +236,9 @@ pub type Line = Vec<(f64, f64)>;
 /// # Errors
 /// When the file cannot be written.
 pub fn draw_over_time(panels: &[(&str, Vec<(&str, Line)>)], path: &Path) -> Result<()> {
-    draw_panels(panels, path)
-        .map_err(|error| LabError::Unexpected(format!("failed to draw {}: {error}", path.display())))
+    draw_panels(panels, path).map_err(|error| {
+        LabError::Unexpected(format!("failed to draw {}: {error}", path.display()))
+    })
 }
 
 fn draw_panels(
@@ -170,7 +248,11 @@ fn draw_panels(
     let rows = u32::try_from(panels.len().max(1))?;
     let area = SVGBackend::new(path, (PLOT_SIZE.0, 240 * rows)).into_drawing_area();
     area.fill(&WHITE)?;
-    for (part, (title, lines)) in area.split_evenly((panels.len().max(1), 1)).iter().zip(panels) {
+    for (part, (title, lines)) in area
+        .split_evenly((panels.len().max(1), 1))
+        .iter()
+        .zip(panels)
+    {
         let points = || lines.iter().flat_map(|(_, points)| points);
         let last = points().map(|point| point.0).fold(0.0, f64::max);
         let highest = points().map(|point| point.1).fold(0.0, f64::max);
@@ -181,12 +263,21 @@ fn draw_panels(
             .y_label_area_size(50)
             // From zero, so that a constant value looks constant.
             .build_cartesian_2d(0.0..last, 0.0..highest * 1.2 + f64::EPSILON)?;
-        chart.configure_mesh().x_desc("minutes").label_style((FONT, 12)).draw()?;
+        chart
+            .configure_mesh()
+            .x_desc("minutes")
+            .label_style((FONT, 12))
+            .draw()?;
         for ((label, points), colour) in lines.iter().zip(COLOURS) {
             chart
-                .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(1)))?
+                .draw_series(LineSeries::new(
+                    points.iter().copied(),
+                    colour.stroke_width(1),
+                ))?
                 .label(*label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
+                });
         }
         chart
             .configure_series_labels()
@@ -206,18 +297,32 @@ mod tests {
     #[test]
     fn line_is_drawn_through_figures_of_its_name() {
         let figure = |services, seconds| {
-            Figure::new("parts", "kernel, cold", (services, 4), Quantity::Seconds(seconds))
-                .beside(Quantity::Seconds(seconds / 2.0))
+            Figure::new(
+                "parts",
+                "kernel, cold",
+                (services, 4),
+                Quantity::Seconds(seconds),
+            )
+            .beside(Quantity::Seconds(seconds / 2.0))
         };
         let figures = [figure(100, 0.002), figure(1000, 0.02)];
-        assert_eq!(points(&figures, "kernel, cold", false), [(100.0, 2.0), (1000.0, 20.0)]);
-        assert_eq!(points(&figures, "kernel, cold", true), [(100.0, 1.0), (1000.0, 10.0)]);
+        assert_eq!(
+            points(&figures, "kernel, cold", false),
+            [(100.0, 2.0), (1000.0, 20.0)]
+        );
+        assert_eq!(
+            points(&figures, "kernel, cold", true),
+            [(100.0, 1.0), (1000.0, 10.0)]
+        );
         let folder = std::env::temp_dir().join(format!("contiv-plot-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         draw_all(&figures, &folder).unwrap();
         let drawn = std::fs::read_to_string(folder.join("everything.svg")).unwrap();
         assert!(drawn.starts_with("<svg") && drawn.contains("the kernel alone"));
-        assert!(!folder.join("first-packet.svg").exists(), "there are no figures for it");
+        assert!(
+            !folder.join("first-packet.svg").exists(),
+            "there are no figures for it"
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -5,8 +5,8 @@ mod replay;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use contiv_model::{
-    Backend, Carrier, ChangeSet, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId, ServicePort,
-    Snapshot,
+    Backend, Carrier, ChangeSet, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId,
+    ServicePort, Snapshot,
 };
 use contiv_renderer::{
     Renderer,
@@ -43,7 +43,9 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
 fn measure_here(services: usize) -> Result<Vec<Figure>> {
     run(&["ip", "route", "replace", "10.200.0.0/24", "dev", "pod1"])?;
     let snapshot = snapshot(services);
-    let changes: Vec<ChangeSet> = (0..CHANGES).map(|number| change(&snapshot, number)).collect();
+    let changes: Vec<ChangeSet> = (0..CHANGES)
+        .map(|number| change(&snapshot, number))
+        .collect();
     let (mut ours, mut floors) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
     for _ in 0..REPETITIONS {
         let mut renderer = Routes::new(options());
@@ -77,18 +79,30 @@ fn measure_here(services: usize) -> Result<Vec<Figure>> {
         clean_up(Routes::new(options()))?;
     }
     let names = ["cold", "one replaced backend", "restart"];
-    let figures = names.into_iter().zip(ours.into_iter().zip(floors)).map(|(name, (ours, floor))| {
-        let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median();
-        let figure = Figure::new(SECTION, name, (services, BACKENDS), median(ours)).beside(median(floor));
-        // With fewer services the differences are noise.
-        if services >= 10_000 { figure.with_limit(Limit::TimesFloor(2.0)) } else { figure }
-    });
+    let figures =
+        names
+            .into_iter()
+            .zip(ours.into_iter().zip(floors))
+            .map(|(name, (ours, floor))| {
+                let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median();
+                let figure = Figure::new(SECTION, name, (services, BACKENDS), median(ours))
+                    .beside(median(floor));
+                // With fewer services the differences are noise.
+                if services >= 10_000 {
+                    figure.with_limit(Limit::TimesFloor(2.0))
+                } else {
+                    figure
+                }
+            });
     Ok(figures.collect())
 }
 
 /// Only direct mode is measured.
 fn options() -> RouteOptions {
-    RouteOptions { reach_from_node: false, ..RouteOptions::default() }
+    RouteOptions {
+        reach_from_node: false,
+        ..RouteOptions::default()
+    }
 }
 
 fn snapshot(services: usize) -> Snapshot {
@@ -96,7 +110,11 @@ fn snapshot(services: usize) -> Snapshot {
         let service = service(number, 0);
         (service.id.clone(), service)
     });
-    Snapshot { services: all.collect(), node: NodeFacts::default(), ..Snapshot::default() }
+    Snapshot {
+        services: all.collect(),
+        node: NodeFacts::default(),
+        ..Snapshot::default()
+    }
 }
 
 /// A service; `shift` moves the first of its backends to another pod.
@@ -108,15 +126,23 @@ fn service(number: usize, shift: usize) -> Arc<ContivService> {
         let last = ((number + index + step) % PODS) as u8 + 1;
         IpAddr::from([10, 200, 0, last])
     };
-    let backend = |index| Backend { local: true, ..Backend::new((pod(index), 80).into()) };
+    let backend = |index| Backend {
+        local: true,
+        ..Backend::new((pod(index), 80).into())
+    };
     let mut backends: Vec<Backend> = (0..BACKENDS).map(backend).collect();
     backends.sort();
     let mut service = ContivService::new(ServiceId::new("bench", format!("s{number}")));
     #[allow(clippy::cast_possible_truncation)]
     let [_, _, high, low] = (number as u32).to_be_bytes();
     service.cluster_ips = std::iter::once(IpAddr::from([10, 150, high, low])).collect();
-    service.ports =
-        vec![ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port: None, backends }];
+    service.ports = vec![ServicePort {
+        port: 80,
+        protocol: Protocol::Tcp,
+        name: "".into(),
+        node_port: None,
+        backends,
+    }];
     service.assignment.addresses = Carrier::Route;
     Arc::new(service)
 }
@@ -124,17 +150,27 @@ fn service(number: usize, shift: usize) -> Arc<ContivService> {
 fn change(snapshot: &Snapshot, number: usize) -> ChangeSet {
     let new = service(number * 7919 % snapshot.services.len(), 1);
     let id = new.id.clone();
-    let change = ServiceChange { old: snapshot.services.get(&id).cloned(), new: Some(new) };
-    ChangeSet { services: std::iter::once((id, change)).collect(), ..ChangeSet::default() }
+    let change = ServiceChange {
+        old: snapshot.services.get(&id).cloned(),
+        new: Some(new),
+    };
+    ChangeSet {
+        services: std::iter::once((id, change)).collect(),
+        ..ChangeSet::default()
+    }
 }
 
 fn record(renderer: &mut Routes) -> Result<Vec<Exchange>> {
-    renderer.record().map_err(|error| LabError::Unexpected(error.to_string()))
+    renderer
+        .record()
+        .map_err(|error| LabError::Unexpected(error.to_string()))
 }
 
 fn call<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Result<Duration> {
     let (duration, result) = timed(work);
-    result.map(|_| duration).map_err(|error| LabError::Unexpected(error.to_string()))
+    result
+        .map(|_| duration)
+        .map_err(|error| LabError::Unexpected(error.to_string()))
 }
 
 fn clean_up(mut renderer: Routes) -> Result<()> {

@@ -36,23 +36,45 @@ struct RuntimeFigures {
 pub fn measure() -> Result<Vec<Figure>> {
     let (ours, theirs) = (run("contiv")?, run("kube")?);
     let figure = |name: &str, of: fn(&RuntimeFigures) -> Quantity| {
-        Figure::new(SECTION, format!("{name}, beside kube-runtime"), (KEYS, 0), of(&ours)).beside(of(&theirs))
+        Figure::new(
+            SECTION,
+            format!("{name}, beside kube-runtime"),
+            (KEYS, 0),
+            of(&ours),
+        )
+        .beside(of(&theirs))
     };
     Ok(vec![
-        figure("start until all is reconciled", |measured| Quantity::Seconds(measured.start)),
-        figure("a change of everything", |measured| Quantity::Seconds(measured.churn)),
-        figure("one change until its run, p50", |measured| Quantity::Seconds(measured.p50)),
-        figure("one change until its run, p99", |measured| Quantity::Seconds(measured.p99)),
+        figure("start until all is reconciled", |measured| {
+            Quantity::Seconds(measured.start)
+        }),
+        figure("a change of everything", |measured| {
+            Quantity::Seconds(measured.churn)
+        }),
+        figure("one change until its run, p50", |measured| {
+            Quantity::Seconds(measured.p50)
+        }),
+        figure("one change until its run, p99", |measured| {
+            Quantity::Seconds(measured.p99)
+        }),
         figure("memory", |measured| Quantity::Mebibytes(measured.memory)),
-        figure("memory at its peak", |measured| Quantity::Mebibytes(measured.peak)),
+        figure("memory at its peak", |measured| {
+            Quantity::Mebibytes(measured.peak)
+        }),
     ])
 }
 
 fn run(runtime: &str) -> Result<RuntimeFigures> {
     let program = program()?;
-    let output = command::run(&[&program.to_string_lossy(), &KEYS.to_string(), runtime, "json"])?;
-    serde_json::from_str(&output)
-        .map_err(|error| LabError::Unexpected(format!("figures of {runtime}: {error} in {output:?}")))
+    let output = command::run(&[
+        &program.to_string_lossy(),
+        &KEYS.to_string(),
+        runtime,
+        "json",
+    ])?;
+    serde_json::from_str(&output).map_err(|error| {
+        LabError::Unexpected(format!("figures of {runtime}: {error} in {output:?}"))
+    })
 }
 
 /// The program beside this one, where `scripts/bench` puts it.

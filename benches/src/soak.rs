@@ -77,7 +77,10 @@ pub struct Outcome {
 /// # Errors
 /// When an operation of the lab fails. Growth is not an error.
 pub fn run(lab: &Lab, soak: Soak, folder: &Path) -> Result<Outcome> {
-    let workload = Workload { services: soak.services, backends: 4 };
+    let workload = Workload {
+        services: soak.services,
+        backends: 4,
+    };
     let etcd = Etcd::start(lab)?;
     let client = Client::new()?;
     client.fill(lab, workload)?;
@@ -86,13 +89,21 @@ pub fn run(lab: &Lab, soak: Soak, folder: &Path) -> Result<Outcome> {
     let over = AtomicBool::new(false);
     let samples = thread::scope(|scope| {
         let listener = scope.spawn(|| lab.node.run(|| listen(&moments, &over)));
-        let writer = scope
-            .spawn(|| lab.node.run(|| client.runtime.block_on(write(&client, workload, soak, &moments))));
-        let samples =
-            sample(&agent, &etcd, soak, &moments, || writer.is_finished() || listener.is_finished());
+        let writer = scope.spawn(|| {
+            lab.node.run(|| {
+                client
+                    .runtime
+                    .block_on(write(&client, workload, soak, &moments))
+            })
+        });
+        let samples = sample(&agent, &etcd, soak, &moments, || {
+            writer.is_finished() || listener.is_finished()
+        });
         over.store(true, Ordering::Relaxed);
         let join = |thread: thread::ScopedJoinHandle<'_, Result<()>>| {
-            thread.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+            thread
+                .join()
+                .unwrap_or_else(|cause| std::panic::resume_unwind(cause))
         };
         join(writer)?;
         join(listener)?;
@@ -101,7 +112,13 @@ pub fn run(lab: &Lab, soak: Soak, folder: &Path) -> Result<Outcome> {
     agent.stop()?;
     let moments = moments.lock();
     let (acknowledged, lost) = (moments.acknowledged, moments.never_committed());
-    let outcome = Outcome { soak, acknowledged, lost, trends: trend::of(&samples), samples };
+    let outcome = Outcome {
+        soak,
+        acknowledged,
+        lost,
+        trends: trend::of(&samples),
+        samples,
+    };
     write_down(&outcome, folder)?;
     Ok(outcome)
 }
@@ -117,12 +134,18 @@ async fn write(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let under_way = Arc::new(Semaphore::new(MAX_PENDING_REQUESTS));
     let total = u64::from(soak.rate) * soak.seconds;
-    for number in (0..NUMBERS).cycle().take(usize::try_from(total).unwrap_or(usize::MAX)) {
+    for number in (0..NUMBERS)
+        .cycle()
+        .take(usize::try_from(total).unwrap_or(usize::MAX))
+    {
         ticks.tick().await;
         let service = number as usize * 7919 % workload.services;
         let number = FIRST_MARKER + number;
         let change = put(workload.slice(service, 0, Variant::Replaced(number)));
-        let permit = Arc::clone(&under_way).acquire_owned().await.map_err(unexpected)?;
+        let permit = Arc::clone(&under_way)
+            .acquire_owned()
+            .await
+            .map_err(unexpected)?;
         let (store, moments) = (client.store.clone(), Arc::clone(moments));
         moments.lock().sent(number, Instant::now());
         tokio::spawn(async move {
@@ -133,7 +156,11 @@ async fn write(
     }
     // When all permits are available, no request is pending.
     let all = u32::try_from(MAX_PENDING_REQUESTS).unwrap_or(u32::MAX);
-    under_way.acquire_many(all).await.map(drop).map_err(unexpected)
+    under_way
+        .acquire_many(all)
+        .await
+        .map(drop)
+        .map_err(unexpected)
 }
 
 /// Records when each change was committed.
@@ -142,7 +169,10 @@ fn listen(moments: &Mutex<ChangeTracker>, over: &AtomicBool) -> Result<()> {
     loop {
         match commits.next(RECEIVE_TIMEOUT)? {
             Some(commit) => {
-                let markers = commit.backends.iter().filter_map(|backend| marker_number(*backend));
+                let markers = commit
+                    .backends
+                    .iter()
+                    .filter_map(|backend| marker_number(*backend));
                 let mut moments = moments.lock();
                 markers
                     .filter(|number| *number >= FIRST_MARKER)
@@ -189,7 +219,9 @@ fn sample(
         }
         samples.push(sample);
         if start.elapsed() > Duration::from_secs(soak.seconds * 2 + 60) {
-            return Err(LabError::Unexpected("etcd takes changes in too slowly to be of use".to_owned()));
+            return Err(LabError::Unexpected(
+                "etcd takes changes in too slowly to be of use".to_owned(),
+            ));
         }
     }
     Ok(samples)
@@ -202,11 +234,19 @@ fn write_down(outcome: &Outcome, folder: &Path) -> Result<()> {
         .and_then(|()| fs::write(&path, json))
         .map_err(|error| LabError::system(format!("write {}", path.display()), error))?;
     let line = |of: fn(&Sample) -> f64| -> Vec<(f64, f64)> {
-        outcome.samples.iter().map(|sample| (sample.seconds / 60.0, of(sample))).collect()
+        outcome
+            .samples
+            .iter()
+            .map(|sample| (sample.seconds / 60.0, of(sample)))
+            .collect()
     };
-    let descriptors = |sample: &Sample| f64::from(u32::try_from(sample.descriptors).unwrap_or(u32::MAX));
+    let descriptors =
+        |sample: &Sample| f64::from(u32::try_from(sample.descriptors).unwrap_or(u32::MAX));
     let panels: [(&str, Vec<(&str, Line)>); 4] = [
-        ("memory, MiB", vec![("resident", line(|sample| sample.resident_mebibytes))]),
+        (
+            "memory, MiB",
+            vec![("resident", line(|sample| sample.resident_mebibytes))],
+        ),
         ("file descriptors", vec![("open", line(descriptors))]),
         (
             "request to etcd → commit in the kernel, ms",
@@ -217,7 +257,10 @@ fn write_down(outcome: &Outcome, folder: &Path) -> Result<()> {
         ),
         (
             "processors: the agent's, and the load of the whole machine",
-            vec![("agent", line(|sample| sample.cores)), ("load", line(|sample| sample.load))],
+            vec![
+                ("agent", line(|sample| sample.cores)),
+                ("load", line(|sample| sample.load)),
+            ],
         ),
     ];
     plot::draw_over_time(&panels, &folder.join("soak.svg"))

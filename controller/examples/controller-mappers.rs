@@ -19,8 +19,8 @@
 use std::{error::Error, sync::Arc};
 
 use contiv_controller::{
-    BoxError, BuildError, Caches, Context, Controller, Index, Key, Lease, Manager, Mapper, Object, Outcome,
-    ResourceType, Transform, Write,
+    BoxError, BuildError, Caches, Context, Controller, Index, Key, Lease, Manager, Mapper, Object,
+    Outcome, ResourceType, Transform, Write,
 };
 use contiv_store::Entry;
 use contiv_store_testing::MemoryStore;
@@ -71,11 +71,25 @@ impl Types {
     /// The name of an object of one of the types.
     fn name<T>(of: &ResourceType<T>) -> impl Fn(&Object<T>) -> Vec<String> + use<T> {
         let of = of.clone();
-        move |object| of.name_of(&object.key).map(str::to_owned).into_iter().collect()
+        move |object| {
+            of.name_of(&object.key)
+                .map(str::to_owned)
+                .into_iter()
+                .collect()
+        }
     }
 
     fn controller(self) -> Result<Controller<App>, BuildError> {
-        let Self { apps, registries, images, releases, files, pins, teams, plans } = self.clone();
+        let Self {
+            apps,
+            registries,
+            images,
+            releases,
+            files,
+            pins,
+            teams,
+            plans,
+        } = self.clone();
         let of_release = Mapper::cache_list(&apps, "release", Self::name(&releases));
         let of_image = Transform::list(&releases, "image", Self::name(&images));
         let of_registry = Transform::list(&images, "registry", Self::name(&registries))
@@ -97,31 +111,49 @@ impl Types {
             move |app: &Object<App>| name(app).pop()
         };
         Controller::for_type(&apps)
-            .with_index(&apps, Index::single("release", |app: &Object<App>| Some(app.release.clone())))
-            .with_index(&apps, Index::single("folder", |app: &Object<App>| Some(app.folder.clone())))
+            .with_index(
+                &apps,
+                Index::single("release", |app: &Object<App>| Some(app.release.clone())),
+            )
+            .with_index(
+                &apps,
+                Index::single("folder", |app: &Object<App>| Some(app.folder.clone())),
+            )
             .with_index(&apps, Index::single("path", path))
             .with_index(
                 &images,
-                Index::single("registry", |image: &Object<[String; 2]>| Some(image.value[0].clone())),
+                Index::single("registry", |image: &Object<[String; 2]>| {
+                    Some(image.value[0].clone())
+                }),
             )
             .with_index(
                 &releases,
-                Index::single("image", |release: &Object<String>| Some(release.value.clone())),
+                Index::single("image", |release: &Object<String>| {
+                    Some(release.value.clone())
+                }),
             )
             .with_query("apps of team", {
                 let apps = apps.clone();
                 move |caches: &Caches, team| {
-                    let of_team = caches.of(&apps)?.view().by_index_prefix("path", &format!("{team}/"))?;
+                    let of_team = caches
+                        .of(&apps)?
+                        .view()
+                        .by_index_prefix("path", &format!("{team}/"))?;
                     Ok(of_team.iter().map(|app| Arc::clone(&app.key)).collect())
                 }
             })
             .with_watch(&registries, of_registry.then_map(of_release.clone()))
             .with_watch(
                 &images,
-                of_image.then(Transform::list(&apps, "release", Self::name(&releases))).then_keys(),
+                of_image
+                    .then(Transform::list(&apps, "release", Self::name(&releases)))
+                    .then_keys(),
             )
             .with_watch(&releases, of_release)
-            .with_watch(&files, Mapper::multi(vec![of_folder, Mapper::replace_type(&files, &apps)]))
+            .with_watch(
+                &files,
+                Mapper::multi(vec![of_folder, Mapper::replace_type(&files, &apps)]),
+            )
             .with_watch(&pins, of_pin)
             .with_watch(&teams, of_team)
             .with_watch(&plans, Mapper::replace_type(&plans, &apps))
@@ -137,7 +169,11 @@ impl Types {
         let name = self.apps.name_of(key).ok_or("not an application")?;
         let plan_key = self.plans.key(name);
         let stored = context.cache_of(&self.plans)?.get(&plan_key);
-        let plan = context.cache().get(key).map(|app| self.plan_of(context, name, &app)).transpose()?;
+        let plan = context
+            .cache()
+            .get(key)
+            .map(|app| self.plan_of(context, name, &app))
+            .transpose()?;
         let write = match (plan, stored) {
             (Some(plan), None) => Write::create(&plan_key, plan),
             (Some(plan), Some(stored)) if stored.value != plan => Write::update(&stored, plan),
@@ -149,20 +185,34 @@ impl Types {
     }
 
     fn plan_of(&self, context: &Context<App>, name: &str, app: &App) -> Result<String, BoxError> {
-        let (team, _) = name.split_once('/').ok_or("an application is called TEAM/NAME")?;
+        let (team, _) = name
+            .split_once('/')
+            .ok_or("an application is called TEAM/NAME")?;
         let allowed = context.cache_of(&self.teams)?.get(&self.teams.key(team));
         if allowed.is_none_or(|allowed| allowed.value != "yes") {
             return Ok(format!("team {team} may not deploy"));
         }
-        let pinned = context.cache_of(&self.pins)?.get(&self.pins.key(name)).map(|pin| pin.value.clone());
-        let release = context.cache_of(&self.releases)?.get(&self.releases.key(&app.release));
+        let pinned = context
+            .cache_of(&self.pins)?
+            .get(&self.pins.key(name))
+            .map(|pin| pin.value.clone());
+        let release = context
+            .cache_of(&self.releases)?
+            .get(&self.releases.key(&app.release));
         let images = context.cache_of(&self.images)?;
         let image = release.and_then(|release| images.get(&self.images.key(&release.value)));
         let digest = pinned.or_else(|| image.map(|image| image.value[1].clone()));
         let files = context.cache_of(&self.files)?;
         let below = self.files.key(app.folder.trim_start_matches('/'));
-        let mounted = files.view().iter().filter(|file| file.key.starts_with(below.as_ref())).count();
-        Ok(format!("{} with {mounted} files", digest.as_deref().unwrap_or("no image")))
+        let mounted = files
+            .view()
+            .iter()
+            .filter(|file| file.key.starts_with(below.as_ref()))
+            .count();
+        Ok(format!(
+            "{} with {mounted} files",
+            digest.as_deref().unwrap_or("no image")
+        ))
     }
 }
 
@@ -206,10 +256,17 @@ mod tests {
             ("/pins/red/none", "sha:7"),
             ("/teams/red", "yes"),
         ] {
-            store.commit(vec![Operation::Put { key: key.to_owned(), value: value.into() }]).await.unwrap();
+            store
+                .commit(vec![Operation::Put {
+                    key: key.to_owned(),
+                    value: value.into(),
+                }])
+                .await
+                .unwrap();
         }
         let types = Types::new();
-        let mut controller = TestController::new(types.clone().controller().unwrap(), store.shared());
+        let mut controller =
+            TestController::new(types.clone().controller().unwrap(), store.shared());
         let both = ["/apps/blue/web", "/apps/red/web"];
         macro_rules! assert_leads {
             ($of:ident, $key:expr, $to:expr) => {
@@ -222,7 +279,11 @@ mod tests {
         assert_leads!(images, "/images/nginx", both);
         assert_leads!(images, "/images/unused", [] as [&str; 0]);
         assert_leads!(releases, "/releases/v2", both);
-        assert_leads!(files, "/files/etc/web/tls.crt", ["/apps/etc/web/tls.crt", "/apps/red/web"]);
+        assert_leads!(
+            files,
+            "/files/etc/web/tls.crt",
+            ["/apps/etc/web/tls.crt", "/apps/red/web"]
+        );
         assert_leads!(files, "/files/red/db", ["/apps/red/db"]);
         assert_leads!(pins, "/pins/red/db", ["/apps/red/db"]);
         assert_leads!(pins, "/pins/red/none", [] as [&str; 0]);
@@ -237,8 +298,20 @@ mod tests {
             let stored = store.list(&format!("/plans/{app}")).await.unwrap();
             assert_eq!(stored.entries[0].value, plan, "{app}");
         }
-        store.commit(vec![Operation::Delete { key: "/apps/red/db".to_owned() }]).await.unwrap();
+        store
+            .commit(vec![Operation::Delete {
+                key: "/apps/red/db".to_owned(),
+            }])
+            .await
+            .unwrap();
         controller.reconcile("/apps/red/db").await.unwrap();
-        assert!(store.list("/plans/red/db").await.unwrap().entries.is_empty());
+        assert!(
+            store
+                .list("/plans/red/db")
+                .await
+                .unwrap()
+                .entries
+                .is_empty()
+        );
     }
 }

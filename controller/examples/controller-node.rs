@@ -50,8 +50,13 @@ fn text(entry: &Entry) -> Result<String, std::string::FromUtf8Error> {
 
 fn page(entry: &Entry) -> Result<Page, BoxError> {
     let text = text(entry)?;
-    let (owner, text) = text.split_once('\n').ok_or("a page begins with a line with the key of its owner")?;
-    Ok(Page { owner: owner.into(), text: text.to_owned() })
+    let (owner, text) = text
+        .split_once('\n')
+        .ok_or("a page begins with a line with the key of its owner")?;
+    Ok(Page {
+        owner: owner.into(),
+        text: text.to_owned(),
+    })
 }
 
 impl Website {
@@ -79,7 +84,10 @@ impl Website {
                 &self.pages,
                 Index::single("owner", |page: &Object<Page>| Some(page.owner.to_string())),
             )
-            .with_watch(&self.notices, Mapper::replace_type(&self.notices, &self.sites))
+            .with_watch(
+                &self.notices,
+                Mapper::replace_type(&self.notices, &self.sites),
+            )
             .with_background(move |context: Context<String>| {
                 let sites = reaping.clone();
                 async move { sites.reap(&context).await }
@@ -92,7 +100,12 @@ impl Website {
 
     /// Removes the folders of sites that went while nothing ran here, once all sites of the store are known.
     async fn reap(&self, context: &Context<String>) -> Result<(), BoxError> {
-        if context.stop().run_until_cancelled(context.first_pass().wait()).await.is_none() {
+        if context
+            .stop()
+            .run_until_cancelled(context.first_pass().wait())
+            .await
+            .is_none()
+        {
             return Ok(());
         }
         for entry in fs::read_dir(&self.folder)? {
@@ -125,12 +138,21 @@ impl Website {
     ) -> Result<BTreeMap<String, String>, BoxError> {
         let notice = self.sites.name_of(key).map(|name| self.notices.key(name));
         let notices = context.cache_of(&self.notices)?;
-        let notice =
-            notice.and_then(|key| notices.get(&key)).map_or_else(String::new, |notice| notice.value.clone());
-        let pages = context.cache_of(&self.pages)?.view().by_index("owner", key)?;
+        let notice = notice
+            .and_then(|key| notices.get(&key))
+            .map_or_else(String::new, |notice| notice.value.clone());
+        let pages = context
+            .cache_of(&self.pages)?
+            .view()
+            .by_index("owner", key)?;
         let file = |page: &Object<Page>| {
             let name = self.pages.name_of(&page.key).unwrap_or_default();
-            (name.to_owned(), template.replace("{notice}", &notice).replace("{text}", &page.text))
+            (
+                name.to_owned(),
+                template
+                    .replace("{notice}", &notice)
+                    .replace("{text}", &page.text),
+            )
         };
         Ok(pages.iter().map(|page| file(page)).collect())
     }
@@ -138,7 +160,9 @@ impl Website {
 
 impl Reconciler<String> for Website {
     async fn reconcile(&self, context: Context<String>, key: Key) -> Result<Outcome, BoxError> {
-        let folder = self.folder.join(self.sites.name_of(&key).ok_or("not a site")?);
+        let folder = self
+            .folder
+            .join(self.sites.name_of(&key).ok_or("not a site")?);
         let Some(site) = context.cache().get(&key) else {
             return match fs::remove_dir_all(&folder) {
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
@@ -172,11 +196,13 @@ impl Reconciler<String> for Website {
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().init();
     let mut arguments = env::args().skip(1);
-    let (Some(url), Some(templates), Some(folder)) = (arguments.next(), arguments.next(), arguments.next())
+    let (Some(url), Some(templates), Some(folder)) =
+        (arguments.next(), arguments.next(), arguments.next())
     else {
         return Err("usage: controller-node STORE TEMPLATES SITES".into());
     };
-    let store = contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
+    let store =
+        contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
     // Nobody holds this lease; what runs on each node does not ask for it.
     let (_holder, lease) = Lease::manual();
     let mut manager = Manager::new(store, lease).with_grace_period(Duration::from_secs(5));
@@ -198,7 +224,13 @@ mod tests {
     use super::*;
 
     async fn put(store: &MemoryStore, key: &str, value: &'static str) {
-        store.commit(vec![Operation::Put { key: key.to_owned(), value: value.into() }]).await.unwrap();
+        store
+            .commit(vec![Operation::Put {
+                key: key.to_owned(),
+                value: value.into(),
+            }])
+            .await
+            .unwrap();
     }
 
     async fn settle() {
@@ -235,7 +267,13 @@ mod tests {
         put(&store, "/pages/draft", "/drafts/shop\nnot yet").await;
         let (holder, lease) = Lease::manual();
         let mut manager = Manager::new(store.shared(), lease);
-        manager.register(Website::new(templates.path(), folder.path()).controller().unwrap()).unwrap();
+        manager
+            .register(
+                Website::new(templates.path(), folder.path())
+                    .controller()
+                    .unwrap(),
+            )
+            .unwrap();
         let stop = CancellationToken::new();
         let running = tokio::spawn(manager.run(stop.clone()));
         settle().await;
@@ -243,13 +281,26 @@ mod tests {
         assert_eq!(files(folder.path()), ["shop/old: old"]);
         fs::write(templates.path().join("plain"), "{notice}<p>{text}").unwrap();
         tokio::time::sleep(TEMPLATE_RETRY).await;
-        assert_eq!(files(folder.path()), ["shop/about: <p>us", "shop/home: <p>hello"]);
+        assert_eq!(
+            files(folder.path()),
+            ["shop/about: <p>us", "shop/home: <p>hello"]
+        );
         put(&store, "/notices/shop", "closed").await;
         put(&store, "/notices/other", "of no site").await;
-        store.commit(vec![Operation::Delete { key: "/pages/about".to_owned() }]).await.unwrap();
+        store
+            .commit(vec![Operation::Delete {
+                key: "/pages/about".to_owned(),
+            }])
+            .await
+            .unwrap();
         settle().await;
         assert_eq!(files(folder.path()), ["shop/home: closed<p>hello"]);
-        store.commit(vec![Operation::Delete { key: "/sites/shop".to_owned() }]).await.unwrap();
+        store
+            .commit(vec![Operation::Delete {
+                key: "/sites/shop".to_owned(),
+            }])
+            .await
+            .unwrap();
         settle().await;
         assert_eq!(files(folder.path()), Vec::<String>::new());
         stop.cancel();
@@ -267,12 +318,33 @@ mod tests {
         let sites = Website::new(templates.path(), folder.path());
         let pages = sites.pages.clone();
         let mut controller = TestController::new(sites.controller().unwrap(), store.shared());
-        assert_eq!(controller.reconcile("/sites/shop").await.unwrap(), Outcome::RequeueAfter(TEMPLATE_RETRY));
+        assert_eq!(
+            controller.reconcile("/sites/shop").await.unwrap(),
+            Outcome::RequeueAfter(TEMPLATE_RETRY)
+        );
         fs::write(templates.path().join("plain"), "{text}").unwrap();
-        assert_eq!(controller.reconcile("/sites/shop").await.unwrap(), Outcome::RequeueNow);
-        assert_eq!(controller.reconcile("/sites/shop").await.unwrap(), Outcome::Done);
-        let mapped = controller.dry_run_mapper(&pages, "/pages/home").await.unwrap();
-        assert_eq!(mapped.into_iter().collect::<Vec<_>>(), ["/sites/shop".into()]);
-        assert!(controller.dry_run_mapper(&pages, "/pages/draft").await.unwrap().is_empty());
+        assert_eq!(
+            controller.reconcile("/sites/shop").await.unwrap(),
+            Outcome::RequeueNow
+        );
+        assert_eq!(
+            controller.reconcile("/sites/shop").await.unwrap(),
+            Outcome::Done
+        );
+        let mapped = controller
+            .dry_run_mapper(&pages, "/pages/home")
+            .await
+            .unwrap();
+        assert_eq!(
+            mapped.into_iter().collect::<Vec<_>>(),
+            ["/sites/shop".into()]
+        );
+        assert!(
+            controller
+                .dry_run_mapper(&pages, "/pages/draft")
+                .await
+                .unwrap()
+                .is_empty()
+        );
     }
 }

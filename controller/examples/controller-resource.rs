@@ -35,13 +35,22 @@ impl HostsFile {
         let hosts = ResourceType::new("host", prefix, |entry| {
             Ok::<IpAddr, BoxError>(std::str::from_utf8(&entry.value)?.trim().parse()?)
         });
-        Self { hosts, path: path.to_owned(), changed: Notify::new() }
+        Self {
+            hosts,
+            path: path.to_owned(),
+            changed: Notify::new(),
+        }
     }
 
     fn write(&self, context: &Context<IpAddr>) -> Result<(), BoxError> {
         let mut text = String::new();
         for host in context.cache().view().iter() {
-            writeln!(text, "{} {}", host.value, self.hosts.name_of(&host.key).unwrap_or_default())?;
+            writeln!(
+                text,
+                "{} {}",
+                host.value,
+                self.hosts.name_of(&host.key).unwrap_or_default()
+            )?;
         }
         let new = self.path.with_extension("new");
         fs::write(&new, text)?;
@@ -79,17 +88,24 @@ impl Resource<IpAddr> for HostsFile {
             return ended;
         }
         // It is waited for: the last change is not lost.
-        if context.first_pass().is_done() { self.write(&context) } else { Ok(()) }
+        if context.first_pass().is_done() {
+            self.write(&context)
+        } else {
+            Ok(())
+        }
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
-    let (Some(url), Some(prefix), Some(file)) = (arguments.next(), arguments.next(), arguments.next()) else {
+    let (Some(url), Some(prefix), Some(file)) =
+        (arguments.next(), arguments.next(), arguments.next())
+    else {
         return Err("usage: controller-resource STORE PREFIX FILE".into());
     };
-    let store = contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
+    let store =
+        contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
     let mut manager = Manager::new(store, Lease::always_leader());
     manager.register(controller_of(HostsFile::new(&prefix, Path::new(&file))).build()?)?;
     let stop = CancellationToken::new();
@@ -111,7 +127,13 @@ mod tests {
     use super::*;
 
     async fn put(store: &MemoryStore, key: &str, value: &'static str) {
-        store.commit(vec![Operation::Put { key: key.to_owned(), value: value.into() }]).await.unwrap();
+        store
+            .commit(vec![Operation::Put {
+                key: key.to_owned(),
+                value: value.into(),
+            }])
+            .await
+            .unwrap();
     }
 
     async fn settle() {
@@ -130,12 +152,21 @@ mod tests {
         store.cut();
         let closer = test_run(HostsFile::new("/hosts/", &path), store.shared());
         settle().await;
-        assert_eq!(content(), "10.0.0.9 of an earlier run\n", "nothing is known yet");
+        assert_eq!(
+            content(),
+            "10.0.0.9 of an earlier run\n",
+            "nothing is known yet"
+        );
         store.reconnect();
         settle().await;
         assert_eq!(content(), "10.0.0.1 a\n10.0.0.2 b\n");
         put(&store, "/hosts/a", "fd00::1").await;
-        store.commit(vec![Operation::Delete { key: "/hosts/b".to_owned() }]).await.unwrap();
+        store
+            .commit(vec![Operation::Delete {
+                key: "/hosts/b".to_owned(),
+            }])
+            .await
+            .unwrap();
         settle().await;
         assert_eq!(content(), "fd00::1 a\n");
         assert!(closer.status().has_synced());
@@ -147,7 +178,10 @@ mod tests {
     async fn hosts_file_that_cannot_be_written_ends_run() {
         let folder = tempfile::tempdir().unwrap();
         let store = MemoryStore::new();
-        let closer = test_run(HostsFile::new("/hosts/", &folder.path().join("no/folder")), store.shared());
+        let closer = test_run(
+            HostsFile::new("/hosts/", &folder.path().join("no/folder")),
+            store.shared(),
+        );
         settle().await;
         assert!(!closer.status().has_synced());
         closer.close().await;

@@ -56,8 +56,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager.run(stop.clone()));
 
-    let put = |key: &str, value: &'static str| Operation::Put { key: key.to_owned(), value: value.into() };
-    let delete = |key: &str| Operation::Delete { key: key.to_owned() };
+    let put = |key: &str, value: &'static str| Operation::Put {
+        key: key.to_owned(),
+        value: value.into(),
+    };
+    let delete = |key: &str| Operation::Delete {
+        key: key.to_owned(),
+    };
     for operation in [
         put("/notes/milk", "buy some"),
         put("/notes/milk", "buy two"),

@@ -52,7 +52,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (Some(url), Some(name)) = (arguments.next(), arguments.next()) else {
         return Err("usage: election etcd://HOST:PORT NAME".into());
     };
-    let store = contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
+    let store =
+        contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
     let config = ElectionConfig::new("/demo/election", &name);
     let (election, lease) = Election::enter(Arc::clone(&store), config)?;
     let mut manager = Manager::new(store, lease);

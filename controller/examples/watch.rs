@@ -19,8 +19,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (Some(url), Some(prefix)) = (arguments.next(), arguments.next()) else {
         return Err("usage: watch STORE PREFIX".into());
     };
-    let store = contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
-    let objects = ResourceType::new("object", &prefix, |entry| String::from_utf8(entry.value.to_vec()));
+    let store =
+        contiv_store::open(&url.parse()?, contiv_store::etcd::EtcdAccess::default()).await?;
+    let objects = ResourceType::new("object", &prefix, |entry| {
+        String::from_utf8(entry.value.to_vec())
+    });
     let resource = new_resource(
         &objects,
         |key, object| async move {

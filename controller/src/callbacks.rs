@@ -48,7 +48,11 @@ pub trait Resource<T: Send + Sync + 'static>: Send + Sync + 'static {
     ///
     /// # Errors
     /// Any error is retried, [`RETRY_BUDGET`] times.
-    fn upsert(&self, key: Key, object: Arc<Object<T>>) -> impl Future<Output = Result<(), BoxError>> + Send;
+    fn upsert(
+        &self,
+        key: Key,
+        object: Arc<Object<T>>,
+    ) -> impl Future<Output = Result<(), BoxError>> + Send;
 
     /// The object was deleted; this was its last known state.
     ///
@@ -88,7 +92,12 @@ where
     D: Fn(Key, Arc<Object<T>>) -> DFut + Send + Sync + 'static,
     DFut: Future<Output = Result<(), BoxError>> + Send + 'static,
 {
-    Closures { resource_type: resource_type.clone(), upsert, delete, futures: PhantomData }
+    Closures {
+        resource_type: resource_type.clone(),
+        upsert,
+        delete,
+        futures: PhantomData,
+    }
 }
 
 struct Closures<T, U, UFut, D, DFut> {
@@ -110,7 +119,11 @@ where
         self.resource_type.clone()
     }
 
-    fn upsert(&self, key: Key, object: Arc<Object<T>>) -> impl Future<Output = Result<(), BoxError>> + Send {
+    fn upsert(
+        &self,
+        key: Key,
+        object: Arc<Object<T>>,
+    ) -> impl Future<Output = Result<(), BoxError>> + Send {
         (self.upsert)(key, object)
     }
 
@@ -129,7 +142,10 @@ pub fn controller_of<T: Send + Sync + 'static>(resource: impl Resource<T>) -> Co
     let background = Arc::clone(&resource);
     Controller::for_type(&resource.resource_type())
         .with_retry_budget(RETRY_BUDGET)
-        .with_retry_bucket(TokenBucket { per_second: 10.0, burst: 100 })
+        .with_retry_bucket(TokenBucket {
+            per_second: 10.0,
+            burst: 100,
+        })
         .with_background(move |context: Context<T>| {
             let resource = Arc::clone(&background);
             async move { resource.background(context).await }
@@ -151,10 +167,15 @@ pub fn controller_of<T: Send + Sync + 'static>(resource: impl Resource<T>) -> Co
 ///
 /// # Panics
 /// Never: the controller of a resource can always be built.
-pub fn test_run<T: Send + Sync + 'static>(resource: impl Resource<T>, store: Arc<dyn Store>) -> Closer<T> {
+pub fn test_run<T: Send + Sync + 'static>(
+    resource: impl Resource<T>,
+    store: Arc<dyn Store>,
+) -> Closer<T> {
     let setup = Setup::new(store, None);
     let stop = setup.stop.clone().drop_guard();
-    let controller = controller_of(resource).build().unwrap_or_else(|error| unreachable!("{error}"));
+    let controller = controller_of(resource)
+        .build()
+        .unwrap_or_else(|error| unreachable!("{error}"));
     let status = controller.status();
     let run = Arc::new(controller).prepare(&setup.store);
     let task = tokio::spawn(async move {

@@ -123,7 +123,13 @@ impl LeaseHolder {
     }
 
     fn begin(&self, fence: Option<Fence>) {
-        self.term.send_modify(|term| *term = LeaseTerm { number: term.number + 1, is_held: true, fence });
+        self.term.send_modify(|term| {
+            *term = LeaseTerm {
+                number: term.number + 1,
+                is_held: true,
+                fence,
+            }
+        });
     }
 }
 
@@ -140,7 +146,11 @@ mod tests {
         let mut lease = Lease::always_leader();
         assert!(lease.is_held() && lease.fence().is_none());
         assert!(lease.acquired().await.is_held);
-        assert!(timeout(Duration::from_secs(1), lease.changed()).await.is_err());
+        assert!(
+            timeout(Duration::from_secs(1), lease.changed())
+                .await
+                .is_err()
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -148,7 +158,11 @@ mod tests {
         let (holder, mut lease) = Lease::manual();
         holder.grant();
         let first = lease.acquired().await;
-        assert!(timeout(Duration::from_secs(1), lease.until_over(&first)).await.is_err());
+        assert!(
+            timeout(Duration::from_secs(1), lease.until_over(&first))
+                .await
+                .is_err()
+        );
         holder.revoke();
         holder.grant();
         lease.until_over(&first).await;
@@ -159,7 +173,11 @@ mod tests {
     async fn revoking_a_lease_that_is_not_held_is_no_change() {
         let (holder, mut lease) = Lease::manual();
         holder.revoke();
-        assert!(timeout(Duration::from_secs(1), lease.changed()).await.is_err());
+        assert!(
+            timeout(Duration::from_secs(1), lease.changed())
+                .await
+                .is_err()
+        );
         holder.grant();
         lease.changed().await;
         assert!(lease.is_held());

@@ -43,8 +43,8 @@ pub mod writer;
 
 pub use cache::{Cache, CacheError, Caches, Index, Labels};
 pub use controller::{
-    BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Reconciler, RequeueAfterError,
-    RunError, Status,
+    BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Reconciler,
+    RequeueAfterError, RunError, Status,
 };
 pub use error::BoxError;
 pub use lease::Lease;

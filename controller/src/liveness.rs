@@ -51,5 +51,8 @@ impl LivenessReporter {
 
 pub(crate) fn liveness_channel() -> (LivenessProbe, LivenessReporter) {
     let (sender, questions) = mpsc::channel(1);
-    (LivenessProbe { questions: sender }, LivenessReporter { questions })
+    (
+        LivenessProbe { questions: sender },
+        LivenessReporter { questions },
+    )
 }

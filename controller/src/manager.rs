@@ -85,7 +85,9 @@ struct Registered {
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.runnables().map(Runnable::name).collect();
-        f.debug_struct("Manager").field("registered", &names).finish_non_exhaustive()
+        f.debug_struct("Manager")
+            .field("registered", &names)
+            .finish_non_exhaustive()
     }
 }
 
@@ -122,11 +124,20 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::DuplicateController`].
     pub fn register(&mut self, runnable: impl Runnable) -> Result<(), ManagerError> {
-        if self.runnables().any(|other| other.name() == runnable.name()) {
-            return Err(ManagerError::DuplicateController { name: runnable.name().to_owned() });
+        if self
+            .runnables()
+            .any(|other| other.name() == runnable.name())
+        {
+            return Err(ManagerError::DuplicateController {
+                name: runnable.name().to_owned(),
+            });
         }
         let (probe, reporter) = liveness_channel();
-        self.registered.push(Registered { runnable: Arc::new(runnable), probe, reporter });
+        self.registered.push(Registered {
+            runnable: Arc::new(runnable),
+            probe,
+            reporter,
+        });
         Ok(())
     }
 
@@ -134,9 +145,15 @@ impl Manager {
     pub fn dependencies(&self) -> Dependencies {
         let watched = |runnable: &dyn Runnable| -> Vec<(String, String)> {
             let managed = runnable.managed_type().unwrap_or_default();
-            runnable.watched_types().into_iter().map(|of| (of.to_owned(), managed.to_owned())).collect()
+            runnable
+                .watched_types()
+                .into_iter()
+                .map(|of| (of.to_owned(), managed.to_owned()))
+                .collect()
         };
-        let managed = self.runnables().filter_map(|runnable| Some(runnable.managed_type()?.to_owned()));
+        let managed = self
+            .runnables()
+            .filter_map(|runnable| Some(runnable.managed_type()?.to_owned()));
         let edges = self.runnables().flat_map(watched);
         Dependencies::new(managed.collect(), edges.collect())
     }
@@ -154,21 +171,32 @@ impl Manager {
     }
 
     fn runnables(&self) -> impl Iterator<Item = &dyn Runnable> {
-        self.registered.iter().map(|registered| registered.runnable.as_ref())
+        self.registered
+            .iter()
+            .map(|registered| registered.runnable.as_ref())
     }
 
     /// Reports whether the registered controllers make progress once they run.
     pub fn progress(&self) -> Progress {
         let task = |registered: &Registered| {
-            (format!("controller {}", registered.runnable.name()), registered.probe.clone())
+            (
+                format!("controller {}", registered.runnable.name()),
+                registered.probe.clone(),
+            )
         };
-        Progress::new(self.registered.iter().map(task).collect(), Arc::clone(&self.queues))
+        Progress::new(
+            self.registered.iter().map(task).collect(),
+            Arc::clone(&self.queues),
+        )
     }
 
     /// Runs the controllers until `stop` is cancelled, and returns when all have stopped. A manager can be run once.
     pub async fn run(self, stop: CancellationToken) {
         let mut supervisors = JoinSet::new();
-        for Registered { runnable, reporter, .. } in self.registered {
+        for Registered {
+            runnable, reporter, ..
+        } in self.registered
+        {
             let lease = match runnable.placement() {
                 Placement::Singleton => self.lease.clone(),
                 Placement::EachNode => Lease::always_leader(),

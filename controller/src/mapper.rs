@@ -20,7 +20,9 @@ pub struct Mapper<T> {
 
 impl<T> Clone for Mapper<T> {
     fn clone(&self) -> Self {
-        Self { map: Arc::clone(&self.map) }
+        Self {
+            map: Arc::clone(&self.map),
+        }
     }
 }
 
@@ -35,12 +37,16 @@ impl<T: Send + Sync + 'static> Mapper<T> {
     pub fn new<E: Into<BoxError>>(
         map: impl Fn(&Caches, &Object<T>) -> Result<Vec<Key>, E> + Send + Sync + 'static,
     ) -> Self {
-        Self { map: Arc::new(move |caches, object| map(caches, object).map_err(Into::into)) }
+        Self {
+            map: Arc::new(move |caches, object| map(caches, object).map_err(Into::into)),
+        }
     }
 
     /// A mapper that uses only the object.
     pub fn of(map: impl Fn(&Object<T>) -> Vec<Key> + Send + Sync + 'static) -> Self {
-        Self { map: Arc::new(move |_, object| Ok(map(object))) }
+        Self {
+            map: Arc::new(move |_, object| Ok(map(object))),
+        }
     }
 
     /// Maps to the owner, whose key `owner` returns.
@@ -63,7 +69,10 @@ impl<T: Send + Sync + 'static> Mapper<T> {
     ) -> Self {
         let prefix = owner_type.prefix().to_owned();
         Self::of(move |object| {
-            owner(&object.value).filter(|owner| owner.starts_with(&prefix)).into_iter().collect()
+            owner(&object.value)
+                .filter(|owner| owner.starts_with(&prefix))
+                .into_iter()
+                .collect()
         })
     }
 
@@ -71,7 +80,12 @@ impl<T: Send + Sync + 'static> Mapper<T> {
     pub fn replace_type<U>(from: &ResourceType<T>, to: &ResourceType<U>) -> Self {
         let (from, to) = (from.prefix().to_owned(), to.prefix().to_owned());
         Self::of(move |object| {
-            object.key.strip_prefix(&from).map(|name| [&to, name].concat().into()).into_iter().collect()
+            object
+                .key
+                .strip_prefix(&from)
+                .map(|name| [&to, name].concat().into())
+                .into_iter()
+                .collect()
         })
     }
 
@@ -83,7 +97,12 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         let of = of.clone();
         Self::new(move |caches, object| {
             let cache = caches.of(&of)?;
-            Ok::<_, CacheError>(key(object).filter(|key| cache.get(key).is_some()).into_iter().collect())
+            Ok::<_, CacheError>(
+                key(object)
+                    .filter(|key| cache.get(key).is_some())
+                    .into_iter()
+                    .collect(),
+            )
         })
     }
 
@@ -104,7 +123,9 @@ impl<T: Send + Sync + 'static> Mapper<T> {
     ) -> Self {
         let (of, index) = (of.clone(), index.to_owned());
         Self::new(move |caches, object| {
-            let Some(path) = path(object) else { return Ok::<_, CacheError>(Vec::new()) };
+            let Some(path) = path(object) else {
+                return Ok::<_, CacheError>(Vec::new());
+            };
             Ok(keys(&caches.of(&of)?.view().parents(&index, &path)?))
         })
     }
@@ -147,10 +168,14 @@ impl<T: Send + Sync + 'static> Mapper<T> {
 }
 
 fn keys<U>(objects: &[Arc<Object<U>>]) -> Vec<Key> {
-    objects.iter().map(|object| Arc::clone(&object.key)).collect()
+    objects
+        .iter()
+        .map(|object| Arc::clone(&object.key))
+        .collect()
 }
 
-type TransformFn<T, U> = dyn Fn(&Caches, &Object<T>) -> Result<Vec<Arc<Object<U>>>, BoxError> + Send + Sync;
+type TransformFn<T, U> =
+    dyn Fn(&Caches, &Object<T>) -> Result<Vec<Arc<Object<U>>>, BoxError> + Send + Sync;
 
 /// Maps an object to objects that a mapper can start from: one step of a longer path.
 pub struct Transform<T, U> {
@@ -166,9 +191,16 @@ impl<T, U> fmt::Debug for Transform<T, U> {
 impl<T: Send + Sync + 'static, U: Send + Sync + 'static> Transform<T, U> {
     /// Any step.
     pub fn new<E: Into<BoxError>>(
-        transform: impl Fn(&Caches, &Object<T>) -> Result<Vec<Arc<Object<U>>>, E> + Send + Sync + 'static,
+        transform: impl Fn(&Caches, &Object<T>) -> Result<Vec<Arc<Object<U>>>, E>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
-        Self { transform: Arc::new(move |caches, object| transform(caches, object).map_err(Into::into)) }
+        Self {
+            transform: Arc::new(move |caches, object| {
+                transform(caches, object).map_err(Into::into)
+            }),
+        }
     }
 
     /// Maps to all objects of a type with one of these values in one of its indexes.
@@ -203,13 +235,17 @@ impl<T: Send + Sync + 'static, U: Send + Sync + 'static> Transform<T, U> {
     pub fn then_map(self, mapper: Mapper<U>) -> Mapper<T> {
         Mapper::new(move |caches, object| {
             let steps = (self.transform)(caches, object)?;
-            mapper.map_all(caches, &steps).map(|keys| keys.into_iter().collect())
+            mapper
+                .map_all(caches, &steps)
+                .map(|keys| keys.into_iter().collect())
         })
     }
 
     /// Maps to the keys of the objects of this step.
     pub fn then_keys(self) -> Mapper<T> {
-        Mapper::new(move |caches, object| (self.transform)(caches, object).map(|objects| keys(&objects)))
+        Mapper::new(move |caches, object| {
+            (self.transform)(caches, object).map(|objects| keys(&objects))
+        })
     }
 }
 

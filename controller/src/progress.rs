@@ -38,7 +38,9 @@ pub struct Progress {
 
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Progress").field("tasks", &self.tasks).finish_non_exhaustive()
+        f.debug_struct("Progress")
+            .field("tasks", &self.tasks)
+            .finish_non_exhaustive()
     }
 }
 
@@ -62,8 +64,13 @@ impl Progress {
             }
         }
         let queues = self.queues.lock();
-        let mut runs = queues.iter().map(|(controller, queue)| (controller, queue.longest_run()));
+        let mut runs = queues
+            .iter()
+            .map(|(controller, queue)| (controller, queue.longest_run()));
         let (controller, so_far) = runs.find(|(_, so_far)| *so_far > MAX_RUN_TIME)?;
-        Some(Stall::LongRun { controller: controller.clone(), so_far })
+        Some(Stall::LongRun {
+            controller: controller.clone(),
+            so_far,
+        })
     }
 }

@@ -77,19 +77,25 @@ struct Inner<K> {
 
 impl<K> Clone for WorkQueue<K> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl<K> fmt::Debug for WorkQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").field("name", &self.shared.name).finish_non_exhaustive()
+        f.debug_struct("WorkQueue")
+            .field("name", &self.shared.name)
+            .finish_non_exhaustive()
     }
 }
 
 impl<K> fmt::Debug for Shared<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,7 +109,10 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
     pub fn with(name: &str, policy: RetryPolicy, metrics: Option<&WorkQueueMetrics>) -> Self {
         let shared = Arc::new_cyclic(|this: &Weak<Shared<K>>| Shared {
             name: name.to_owned(),
-            inner: Mutex::new(Inner { state: State::default(), retries: Retries::new(policy) }),
+            inner: Mutex::new(Inner {
+                state: State::default(),
+                retries: Retries::new(policy),
+            }),
             work: Notify::new(),
             idle: Notify::new(),
             instruments: metrics
@@ -142,7 +151,9 @@ impl<K: Ord + Clone + Send + 'static> WorkQueue<K> {
             let retry = inner.retries.failed(&key, now);
             let mut added = 0;
             match retry {
-                Retry::After(delay) if delay.is_zero() => added = u64::from(inner.state.add(key, now)),
+                Retry::After(delay) if delay.is_zero() => {
+                    added = u64::from(inner.state.add(key, now));
+                }
                 Retry::After(delay) => inner.state.add_after(key, delay, now),
                 Retry::Dropped => {}
             }
@@ -296,7 +307,9 @@ impl<K: Ord + Clone + Send + 'static> WorkInProgress for Shared<K> {
         let inner = self.inner.lock();
         let now = Instant::now();
         let so_far = inner.state.processing_since().map(|since| now - since);
-        so_far.fold((Duration::ZERO, Duration::ZERO), |(sum, max), time| (sum + time, max.max(time)))
+        so_far.fold((Duration::ZERO, Duration::ZERO), |(sum, max), time| {
+            (sum + time, max.max(time))
+        })
     }
 }
 

@@ -42,7 +42,9 @@ pub struct Reflector<T> {
 
 impl<T> std::fmt::Debug for Reflector<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reflector").field("handle", &self.handle).finish_non_exhaustive()
+        f.debug_struct("Reflector")
+            .field("handle", &self.handle)
+            .finish_non_exhaustive()
     }
 }
 
@@ -55,7 +57,14 @@ impl<T: Send + Sync + 'static> Reflector<T> {
     ) -> (Self, Cache<T>) {
         let (feed, handle) = Feed::start(store, resource_type.prefix());
         let (contents, cache) = Cache::new(resource_type.clone(), indexes);
-        (Self { feed, handle, contents }, cache)
+        (
+            Self {
+                feed,
+                handle,
+                contents,
+            },
+            cache,
+        )
     }
 
     /// The next events, after they are visible in the cache: those of one list, or of one or more transactions.

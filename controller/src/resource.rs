@@ -37,7 +37,11 @@ impl<T> ResourceType<T> {
         decode: impl Fn(&Entry) -> Result<T, E> + Send + Sync + 'static,
     ) -> Self {
         let decode = Arc::new(move |entry: &Entry| decode(entry).map_err(Into::into));
-        Self { name: name.into(), prefix: prefix.into(), decode }
+        Self {
+            name: name.into(),
+            prefix: prefix.into(),
+            decode,
+        }
     }
 
     /// The name of the type.
@@ -62,8 +66,18 @@ impl<T> ResourceType<T> {
 
     pub(crate) fn decode(&self, entry: Entry) -> Result<Object<T>, BoxError> {
         let value = (self.decode)(&entry)?;
-        let Entry { key, create_revision, mod_revision, .. } = entry;
-        Ok(Object { key: key.into(), value, create_revision, mod_revision })
+        let Entry {
+            key,
+            create_revision,
+            mod_revision,
+            ..
+        } = entry;
+        Ok(Object {
+            key: key.into(),
+            value,
+            create_revision,
+            mod_revision,
+        })
     }
 }
 
@@ -143,7 +157,9 @@ impl<T> Event<T> {
     /// The key of the object.
     pub fn key(&self) -> &Key {
         match self {
-            Self::Added(object) | Self::Modified { new: object, .. } | Self::Deleted(object) => &object.key,
+            Self::Added(object) | Self::Modified { new: object, .. } | Self::Deleted(object) => {
+                &object.key
+            }
         }
     }
 
@@ -157,7 +173,10 @@ impl<T> Clone for Event<T> {
     fn clone(&self) -> Self {
         match self {
             Self::Added(new) => Self::Added(Arc::clone(new)),
-            Self::Modified { old, new } => Self::Modified { old: Arc::clone(old), new: Arc::clone(new) },
+            Self::Modified { old, new } => Self::Modified {
+                old: Arc::clone(old),
+                new: Arc::clone(new),
+            },
             Self::Deleted(old) => Self::Deleted(Arc::clone(old)),
         }
     }

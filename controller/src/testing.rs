@@ -51,14 +51,20 @@ pub struct TestController<T> {
 
 impl<T> fmt::Debug for TestController<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TestController").field(&self.controller).finish()
+        f.debug_tuple("TestController")
+            .field(&self.controller)
+            .finish()
     }
 }
 
 impl<T: Send + Sync + 'static> TestController<T> {
     /// Creates a test controller over a store.
     pub fn new(controller: Controller<T>, store: Arc<dyn Store>) -> Self {
-        Self { controller, setup: Setup::new(store, None), last: None }
+        Self {
+            controller,
+            setup: Setup::new(store, None),
+            last: None,
+        }
     }
 
     /// The current context of the reconciler, with the first pass complete. Objects that existed at the last call and are now
@@ -95,10 +101,15 @@ impl<T: Send + Sync + 'static> TestController<T> {
         watched: &ResourceType<U>,
         key: &str,
     ) -> Result<BTreeSet<Key>, BoxError> {
-        let not_watched = || CacheError::NotWatched { resource_type: watched.name().to_owned() };
+        let not_watched = || CacheError::NotWatched {
+            resource_type: watched.name().to_owned(),
+        };
         let mapper = self.controller.mapper_of(watched).ok_or_else(not_watched)?;
         let context = self.context().await?;
-        let object = context.cache_of(watched)?.get(key).ok_or_else(|| format!("there is no {key}"))?;
+        let object = context
+            .cache_of(watched)?
+            .get(key)
+            .ok_or_else(|| format!("there is no {key}"))?;
         mapper.map_all(context.caches(), [&object])
     }
 }
@@ -134,9 +145,19 @@ mod tests {
     async fn each_call_sees_store_as_it_is() {
         let store = MemoryStore::new();
         let mut controller = TestController::new(controller(), store.shared());
-        assert!(controller.reconcile("/t/1").await.unwrap_err().to_string().contains("never heard"));
+        assert!(
+            controller
+                .reconcile("/t/1")
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("never heard")
+        );
         put(&store, "/t/1", "x").await;
-        assert_eq!(controller.reconcile("/t/1").await.unwrap(), Outcome::RequeueNow);
+        assert_eq!(
+            controller.reconcile("/t/1").await.unwrap(),
+            Outcome::RequeueNow
+        );
         delete(&store, "/t/1").await;
         assert_eq!(controller.reconcile("/t/1").await.unwrap(), Outcome::Done);
         put(&store, "/t/1", "panic").await;
@@ -169,20 +190,41 @@ mod tests {
         }
         let before = controller.context().await.unwrap();
         put(&store, "/t/1", "of another writer").await;
-        assert!(before.writer().create(&"/t/1".into(), "refused").await.is_err());
-        let seen = controller.context().await.unwrap().cache().get("/t/1").unwrap();
+        assert!(
+            before
+                .writer()
+                .create(&"/t/1".into(), "refused")
+                .await
+                .is_err()
+        );
+        let seen = controller
+            .context()
+            .await
+            .unwrap()
+            .cache()
+            .get("/t/1")
+            .unwrap();
         assert_eq!(seen.value, "of another writer");
     }
 
     #[tokio::test(start_paused = true)]
     async fn reconciler_runs_in_the_span_of_its_controller() {
-        let _guard =
-            tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
+        let _guard = tracing::subscriber::set_default(
+            tracing_subscriber::fmt()
+                .with_writer(std::io::sink)
+                .finish(),
+        );
         let controller = Controller::for_type(&texts("t"))
             .with_span(tracing::info_span!("demo"))
             .with_reconciler(|_: Context<String>, _: Key| async {
-                let span = tracing::Span::current().metadata().map(tracing::Metadata::name);
-                if span == Some("demo") { Ok(Outcome::Done) } else { Err(format!("runs in {span:?}").into()) }
+                let span = tracing::Span::current()
+                    .metadata()
+                    .map(tracing::Metadata::name);
+                if span == Some("demo") {
+                    Ok(Outcome::Done)
+                } else {
+                    Err(format!("runs in {span:?}").into())
+                }
             })
             .build()
             .unwrap();
@@ -195,10 +237,22 @@ mod tests {
         let store = MemoryStore::new();
         put(&store, "/w/1", "x").await;
         let mut controller = TestController::new(controller(), store.shared());
-        let keys = controller.dry_run_mapper(&texts("w"), "/w/1").await.unwrap();
+        let keys = controller
+            .dry_run_mapper(&texts("w"), "/w/1")
+            .await
+            .unwrap();
         assert_eq!(keys, BTreeSet::from(["/t/1".into()]));
-        assert!(controller.dry_run_mapper(&texts("w"), "/w/2").await.is_err());
-        let error = controller.dry_run_mapper(&texts("v"), "/v/1").await.unwrap_err().to_string();
+        assert!(
+            controller
+                .dry_run_mapper(&texts("w"), "/w/2")
+                .await
+                .is_err()
+        );
+        let error = controller
+            .dry_run_mapper(&texts("v"), "/v/1")
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("does not watch v"), "{error}");
     }
 }

@@ -30,20 +30,37 @@ impl Write {
     /// Creates an object; the key must not exist.
     pub fn create(key: &str, value: impl Into<Bytes>) -> Self {
         let key = key.to_owned();
-        let operation = Operation::Put { key: key.clone(), value: value.into() };
-        Self { condition: Condition::Absent { key }, operation }
+        let operation = Operation::Put {
+            key: key.clone(),
+            value: value.into(),
+        };
+        Self {
+            condition: Condition::Absent { key },
+            operation,
+        }
     }
 
     /// Replaces the value of an object, which must not have been written since it was read.
     pub fn update<T>(object: &Object<T>, value: impl Into<Bytes>) -> Self {
-        let operation = Operation::Put { key: object.key.to_string(), value: value.into() };
-        Self { condition: unchanged(object), operation }
+        let operation = Operation::Put {
+            key: object.key.to_string(),
+            value: value.into(),
+        };
+        Self {
+            condition: unchanged(object),
+            operation,
+        }
     }
 
     /// Deletes an object, which must not have been written since it was read.
     pub fn delete<T>(object: &Object<T>) -> Self {
-        let operation = Operation::Delete { key: object.key.to_string() };
-        Self { condition: unchanged(object), operation }
+        let operation = Operation::Delete {
+            key: object.key.to_string(),
+        };
+        Self {
+            condition: unchanged(object),
+            operation,
+        }
     }
 
     /// The key that is written.
@@ -57,7 +74,10 @@ impl Write {
 }
 
 fn unchanged<T>(object: &Object<T>) -> Condition {
-    Condition::Unchanged { key: object.key.to_string(), mod_revision: object.mod_revision }
+    Condition::Unchanged {
+        key: object.key.to_string(),
+        mod_revision: object.mod_revision,
+    }
 }
 
 /// Why a write failed. All but the last are worth a retry of the reconciler, which reads again.
@@ -109,7 +129,9 @@ pub struct Writer {
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("fence", &self.fence).finish_non_exhaustive()
+        f.debug_struct("Writer")
+            .field("fence", &self.fence)
+            .finish_non_exhaustive()
     }
 }
 
@@ -134,11 +156,18 @@ impl Writer {
     pub async fn commit(&self, writes: Vec<Write>) -> Result<Option<i64>, WriteError> {
         let mut keys = BTreeSet::new();
         if let Some(twice) = writes.iter().find(|write| !keys.insert(write.key())) {
-            return Err(WriteError::DuplicateKey { key: twice.key().to_owned() });
+            return Err(WriteError::DuplicateKey {
+                key: twice.key().to_owned(),
+            });
         }
         let mut revision = None;
         for transaction in self.transactions(writes) {
-            revision = Some(self.store.transact(transaction).await.map_err(|error| self.explain(error))?);
+            revision = Some(
+                self.store
+                    .transact(transaction)
+                    .await
+                    .map_err(|error| self.explain(error))?,
+            );
         }
         Ok(revision)
     }
@@ -160,7 +189,9 @@ impl Writer {
         object: &Object<T>,
         value: impl Into<Bytes>,
     ) -> Result<(), WriteError> {
-        self.commit(vec![Write::update(object, value)]).await.map(drop)
+        self.commit(vec![Write::update(object, value)])
+            .await
+            .map(drop)
     }
 
     /// Deletes one object.
@@ -176,8 +207,8 @@ impl Writer {
         let mut current = self.transaction();
         let mut size = 0;
         for write in writes {
-            let is_full =
-                current.conditions.len() == TRANSACTION_LIMIT || size + write.size() > TRANSACTION_BYTES;
+            let is_full = current.conditions.len() == TRANSACTION_LIMIT
+                || size + write.size() > TRANSACTION_BYTES;
             if is_full && !current.operations.is_empty() {
                 transactions.push(std::mem::replace(&mut current, self.transaction()));
                 size = 0;
@@ -193,16 +224,21 @@ impl Writer {
     }
 
     fn transaction(&self) -> Transaction {
-        let fence = self
-            .fence
-            .iter()
-            .map(|fence| Condition::Since { key: fence.key.clone(), create_revision: fence.create_revision });
-        Transaction { conditions: fence.collect(), operations: Vec::new() }
+        let fence = self.fence.iter().map(|fence| Condition::Since {
+            key: fence.key.clone(),
+            create_revision: fence.create_revision,
+        });
+        Transaction {
+            conditions: fence.collect(),
+            operations: Vec::new(),
+        }
     }
 
     fn explain(&self, error: StoreError) -> WriteError {
         match error {
-            StoreError::Conflict { key } if self.fence.as_ref().is_some_and(|fence| fence.key == key) => {
+            StoreError::Conflict { key }
+                if self.fence.as_ref().is_some_and(|fence| fence.key == key) =>
+            {
                 WriteError::LeaseLost { key }
             }
             StoreError::Conflict { key } => WriteError::Conflict { key },

@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    Assignment, Backend, BackendState, Balance, Carrier, ContivService, DirectRoutingBlocker, ServiceId,
-    ServicePort,
+    Assignment, Backend, BackendState, Balance, Carrier, ContivService, DirectRoutingBlocker,
+    ServiceId, ServicePort,
 };
 
 /// Assigns `service` to renderers. `asked`: routes should carry it, by its annotation or by default. `route_runs`: the renderer
@@ -25,9 +25,17 @@ pub fn assign(
     let has_addresses = !service.ports.is_empty() && service.addresses().next().is_some();
     let has_node_ports = service.ports.iter().any(|port| port.node_port.is_some());
     let asked = asked && has_addresses;
-    let reason = if asked { direct_routing_blocker(service, route_runs, shared) } else { None };
+    let reason = if asked {
+        direct_routing_blocker(service, route_runs, shared)
+    } else {
+        None
+    };
     Assignment {
-        addresses: if asked && reason.is_none() { Carrier::Route } else { Carrier::Nftables },
+        addresses: if asked && reason.is_none() {
+            Carrier::Route
+        } else {
+            Carrier::Nftables
+        },
         node_ports: has_node_ports.then_some(Carrier::Nftables),
         reason: reason.map(Box::new),
     }
@@ -55,14 +63,22 @@ fn direct_routing_blocker(
         return Some(DirectRoutingBlocker::SharedAddress(address, other));
     }
     let other_port = service.ports.iter().find_map(|port| {
-        let other = port.backends.iter().find(|backend| backend.port != port.port)?;
-        Some(DirectRoutingBlocker::OtherPort { port: port.port, target: other.port })
+        let other = port
+            .backends
+            .iter()
+            .find(|backend| backend.port != port.port)?;
+        Some(DirectRoutingBlocker::OtherPort {
+            port: port.port,
+            target: other.port,
+        })
     });
     if other_port.is_some() {
         return other_port;
     }
-    let mut backends =
-        service.ports.iter().map(|port| port.backends.iter().map(routing_properties).collect());
+    let mut backends = service
+        .ports
+        .iter()
+        .map(|port| port.backends.iter().map(routing_properties).collect());
     if let Some(first) = backends.next() {
         let first: BTreeMap<IpAddr, _> = first;
         if backends.any(|other| other != first) {
@@ -71,20 +87,33 @@ fn direct_routing_blocker(
     }
     let is_mixed = |ipv4: bool| {
         let local = local_backends(&service.ports, ipv4);
-        local.iter().any(|backend| backend.host_network) && local.iter().any(|backend| !backend.host_network)
+        local.iter().any(|backend| backend.host_network)
+            && local.iter().any(|backend| !backend.host_network)
     };
     (is_mixed(true) || is_mixed(false)).then_some(DirectRoutingBlocker::PodsAndNode)
 }
 
 /// The properties of a backend that matter to a route; the port does not.
 fn routing_properties(backend: &Backend) -> (IpAddr, (u16, bool, bool, BackendState)) {
-    (backend.address, (backend.weight, backend.local, backend.host_network, backend.state))
+    (
+        backend.address,
+        (
+            backend.weight,
+            backend.local,
+            backend.host_network,
+            backend.state,
+        ),
+    )
 }
 
 /// The backends of a family on this node; they take all traffic while there are any.
 fn local_backends(ports: &[ServicePort], ipv4: bool) -> BTreeSet<&Backend> {
     let of_family = |backend: &&Backend| backend.address.is_ipv4() == ipv4;
-    ports.iter().flat_map(ServicePort::local_backends).filter(of_family).collect()
+    ports
+        .iter()
+        .flat_map(ServicePort::local_backends)
+        .filter(of_family)
+        .collect()
 }
 
 #[cfg(test)]

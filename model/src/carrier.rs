@@ -24,12 +24,18 @@ pub enum Carrier {
 impl Carrier {
     /// The renderer `nftables` translates the addresses.
     pub const fn translates(self) -> bool {
-        matches!(self, Self::Nftables | Self::NftablesUntilRoute | Self::AsBefore)
+        matches!(
+            self,
+            Self::Nftables | Self::NftablesUntilRoute | Self::AsBefore
+        )
     }
 
     /// The renderer `route` has routes to the backends.
     pub const fn routes(self) -> bool {
-        matches!(self, Self::Route | Self::NftablesUntilRoute | Self::AsBefore)
+        matches!(
+            self,
+            Self::Route | Self::NftablesUntilRoute | Self::AsBefore
+        )
     }
 }
 
@@ -76,22 +82,32 @@ pub enum DirectRoutingBlocker {
 impl fmt::Display for DirectRoutingBlocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRenderer => f.write_str("the renderer route does not run; name it in renderers"),
+            Self::NoRenderer => {
+                f.write_str("the renderer route does not run; name it in renderers")
+            }
             Self::OtherPort { port, target } => {
-                write!(f, "port {port} leads to port {target} of the backends; routes cannot change a port")
+                write!(
+                    f,
+                    "port {port} leads to port {target} of the backends; routes cannot change a port"
+                )
             }
-            Self::BackendsDiffer => {
-                f.write_str("its ports do not have the same backends; a route is for all ports of an address")
-            }
+            Self::BackendsDiffer => f.write_str(
+                "its ports do not have the same backends; a route is for all ports of an address",
+            ),
             Self::Affinity => f.write_str("it has session affinity, which routes cannot give"),
-            Self::ClientBalance => {
-                f.write_str("its backends are chosen by the address of the client, which routes cannot do")
-            }
+            Self::ClientBalance => f.write_str(
+                "its backends are chosen by the address of the client, which routes cannot do",
+            ),
             Self::SourceRanges => f.write_str("it has source ranges, which routes cannot check"),
             Self::SharedAddress(address, other) => {
-                write!(f, "{other} has the address {address} too; a route leads to one service")
+                write!(
+                    f,
+                    "{other} has the address {address} too; a route leads to one service"
+                )
             }
-            Self::PodsAndNode => f.write_str("this node and pods on it are backends; no route leads to both"),
+            Self::PodsAndNode => {
+                f.write_str("this node and pods on it are backends; no route leads to both")
+            }
         }
     }
 }

@@ -109,8 +109,14 @@ impl ChangeSet {
         Self {
             services: services_between(old.services.iter(), new.services.iter()),
             node: (old.node != new.node).then(|| new.node.clone()),
-            frontend_interfaces: InterfaceChange::between(&old.frontend_interfaces, &new.frontend_interfaces),
-            backend_interfaces: InterfaceChange::between(&old.backend_interfaces, &new.backend_interfaces),
+            frontend_interfaces: InterfaceChange::between(
+                &old.frontend_interfaces,
+                &new.frontend_interfaces,
+            ),
+            backend_interfaces: InterfaceChange::between(
+                &old.backend_interfaces,
+                &new.backend_interfaces,
+            ),
         }
     }
 
@@ -132,7 +138,11 @@ impl ChangeSet {
             return Families::ALL;
         }
         let mut families = Families::default();
-        for service in self.services.values().flat_map(|change| change.old.iter().chain(&change.new)) {
+        for service in self
+            .services
+            .values()
+            .flat_map(|change| change.old.iter().chain(&change.new))
+        {
             families.ipv4 |= service.is_in_family_of(Ipv4Addr::UNSPECIFIED.into());
             families.ipv6 |= service.is_in_family_of(Ipv6Addr::UNSPECIFIED.into());
             if families == Families::ALL {
@@ -186,9 +196,14 @@ pub(crate) fn services_between<'a>(
         let before = if order.is_le() { old.next() } else { None };
         let after = if order.is_ge() { new.next() } else { None };
         let (id, _) = before.or(after)?;
-        Some((id, ServiceChange::between(before.map(|(_, it)| it), after.map(|(_, it)| it))))
+        Some((
+            id,
+            ServiceChange::between(before.map(|(_, it)| it), after.map(|(_, it)| it)),
+        ))
     };
-    iter::from_fn(next).filter_map(|(id, change)| Some((id.clone(), change?))).collect()
+    iter::from_fn(next)
+        .filter_map(|(id, change)| Some((id.clone(), change?)))
+        .collect()
 }
 
 impl ServiceChange {
@@ -197,14 +212,23 @@ impl ServiceChange {
         old: Option<&Arc<ContivService>>,
         new: Option<&Arc<ContivService>>,
     ) -> Option<Self> {
-        (!same(old, new)).then(|| Self { old: old.cloned(), new: new.cloned() })
+        (!same(old, new)).then(|| Self {
+            old: old.cloned(),
+            new: new.cloned(),
+        })
     }
 }
 
 impl InterfaceChange {
     /// The change between two sets; none if they are equal.
-    pub(crate) fn between(old: &BTreeSet<InterfaceName>, new: &BTreeSet<InterfaceName>) -> Option<Self> {
-        (old != new).then(|| Self { old: old.clone(), new: new.clone() })
+    pub(crate) fn between(
+        old: &BTreeSet<InterfaceName>,
+        new: &BTreeSet<InterfaceName>,
+    ) -> Option<Self> {
+        (old != new).then(|| Self {
+            old: old.clone(),
+            new: new.clone(),
+        })
     }
 }
 
@@ -231,23 +255,47 @@ mod tests {
 
     fn service(ips: &[&str]) -> Arc<ContivService> {
         let cluster_ips: Addresses = ips.iter().map(|ip| ip.parse().unwrap()).collect();
-        Arc::new(ContivService { cluster_ips, ..ContivService::new(ServiceId::new("default", "web")) })
+        Arc::new(ContivService {
+            cluster_ips,
+            ..ContivService::new(ServiceId::new("default", "web"))
+        })
     }
 
     #[test]
     fn changes_concern_the_families_of_services_before_and_after() {
-        let (v4, v6) = (Families { ipv4: true, ipv6: false }, Families { ipv4: false, ipv6: true });
+        let (v4, v6) = (
+            Families {
+                ipv4: true,
+                ipv6: false,
+            },
+            Families {
+                ipv4: false,
+                ipv6: true,
+            },
+        );
         let changed = |old: &[&str], new: &[&str]| {
             let of = |ips: &[&str]| (!ips.is_empty()).then(|| service(ips));
-            let change = ServiceChange { old: of(old), new: of(new) };
+            let change = ServiceChange {
+                old: of(old),
+                new: of(new),
+            };
             let services = BTreeMap::from([(ServiceId::new("default", "web"), change)]);
-            ChangeSet { services, ..ChangeSet::default() }
+            ChangeSet {
+                services,
+                ..ChangeSet::default()
+            }
         };
         assert_eq!(changed(&["10.96.0.1"], &[]).families(), v4);
         assert_eq!(changed(&[], &["fd00::1"]).families(), v6);
-        assert_eq!(changed(&["fd00::1"], &["10.96.0.1"]).families(), Families::ALL);
+        assert_eq!(
+            changed(&["fd00::1"], &["10.96.0.1"]).families(),
+            Families::ALL
+        );
         assert_eq!(ChangeSet::default().families(), Families::ALL);
-        let with_node = ChangeSet { node: Some(NodeFacts::default()), ..changed(&["10.96.0.1"], &[]) };
+        let with_node = ChangeSet {
+            node: Some(NodeFacts::default()),
+            ..changed(&["10.96.0.1"], &[])
+        };
         assert_eq!(with_node.families(), Families::ALL);
     }
 }

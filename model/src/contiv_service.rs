@@ -89,7 +89,11 @@ impl ContivService {
             affinity_shared: false,
             balance: Balance::Random,
             reset_connections: false,
-            assignment: Assignment { addresses: Carrier::Nftables, node_ports: None, reason: None },
+            assignment: Assignment {
+                addresses: Carrier::Nftables,
+                node_ports: None,
+                reason: None,
+            },
             cluster_ips: Addresses::new(),
             external_ips: Addresses::new(),
             load_balancer_ips: Addresses::new(),
@@ -103,14 +107,21 @@ impl ContivService {
 
     /// Its addresses of every kind, each once.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        let others = self.external_ips.iter().filter(|address| !self.cluster_ips.contains(address));
+        let others = self
+            .external_ips
+            .iter()
+            .filter(|address| !self.cluster_ips.contains(address));
         self.cluster_ips.iter().chain(others).copied()
     }
 
     /// True if the service has this address's family: that of its cluster IPs; without any, that of its other addresses, or both
     /// if it has node ports. Backends of another family are of no use to it.
     pub fn is_in_family_of(&self, address: IpAddr) -> bool {
-        let own = if self.cluster_ips.is_empty() { &self.external_ips } else { &self.cluster_ips };
+        let own = if self.cluster_ips.is_empty() {
+            &self.external_ips
+        } else {
+            &self.cluster_ips
+        };
         let is_on_node = || self.ports.iter().any(|port| port.node_port.is_some());
         own.iter().any(|own| own.is_ipv4() == address.is_ipv4())
             || self.cluster_ips.is_empty() && is_on_node()
@@ -127,8 +138,17 @@ impl ContivService {
     pub fn frontends(&self) -> BTreeSet<Frontend> {
         let addresses = || self.cluster_ips.iter().chain(&*self.external_ips);
         let of_port = |port: &ServicePort| {
-            let &ServicePort { port, protocol, node_port, .. } = port;
-            let of_addresses = addresses().map(move |&address| Frontend::Address { address, protocol, port });
+            let &ServicePort {
+                port,
+                protocol,
+                node_port,
+                ..
+            } = port;
+            let of_addresses = addresses().map(move |&address| Frontend::Address {
+                address,
+                protocol,
+                port,
+            });
             of_addresses.chain(node_port.map(|port| Frontend::NodePort { protocol, port }))
         };
         self.ports.iter().flat_map(of_port).collect()
@@ -139,7 +159,11 @@ impl ContivService {
         let of_port = |port: &ServicePort| (port.port, port.protocol, port.node_port);
         self.cluster_ips == other.cluster_ips
             && self.external_ips == other.external_ips
-            && self.ports.iter().map(of_port).eq(other.ports.iter().map(of_port))
+            && self
+                .ports
+                .iter()
+                .map(of_port)
+                .eq(other.ports.iter().map(of_port))
     }
 }
 
@@ -165,13 +189,21 @@ mod tests {
 
     #[test]
     fn families_are_those_of_addresses_or_both_with_node_ports() {
-        let of = |cluster_ips: &[&str], external_ips: &[&str], node_port: Option<u16>, backends: &[&str]| {
+        let of = |cluster_ips: &[&str],
+                  external_ips: &[&str],
+                  node_port: Option<u16>,
+                  backends: &[&str]| {
             let addresses =
                 |ips: &[&str]| -> Addresses { ips.iter().map(|ip| ip.parse().unwrap()).collect() };
             let backend = |ip: &&str| Backend::new((ip.parse::<IpAddr>().unwrap(), 8080).into());
             let backends = backends.iter().map(backend).collect();
-            let port =
-                ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port, backends };
+            let port = ServicePort {
+                port: 80,
+                protocol: Protocol::Tcp,
+                name: "".into(),
+                node_port,
+                backends,
+            };
             ContivService {
                 cluster_ips: addresses(cluster_ips),
                 external_ips: addresses(external_ips),
@@ -181,7 +213,12 @@ mod tests {
         };
         let (v4, v6): (IpAddr, IpAddr) = ("10.1.0.1".parse().unwrap(), "fd01::1".parse().unwrap());
         for (cluster_ips, external_ips, node_port, expected) in [
-            (&["10.96.0.1"][..], &["fd00::1"][..], Some(30080), (true, false)),
+            (
+                &["10.96.0.1"][..],
+                &["fd00::1"][..],
+                Some(30080),
+                (true, false),
+            ),
             (&["fd00::1"], &[], None, (false, true)),
             (&["10.96.0.1", "fd00::1"], &[], None, (true, true)),
             (&[], &["192.0.2.1"], None, (true, false)),
@@ -190,10 +227,16 @@ mod tests {
         ] {
             let service = of(cluster_ips, external_ips, node_port, &["10.1.0.1"]);
             let families = (service.is_in_family_of(v4), service.is_in_family_of(v6));
-            assert_eq!(families, expected, "{cluster_ips:?} {external_ips:?} {node_port:?}");
+            assert_eq!(
+                families, expected,
+                "{cluster_ips:?} {external_ips:?} {node_port:?}"
+            );
             assert_eq!(service.has_only_backends_of_other_family(), !expected.0);
         }
-        assert!(!of(&["fd00::1"], &[], None, &["10.1.0.1", "fd01::1"]).has_only_backends_of_other_family());
+        assert!(
+            !of(&["fd00::1"], &[], None, &["10.1.0.1", "fd01::1"])
+                .has_only_backends_of_other_family()
+        );
         assert!(!of(&["fd00::1"], &[], None, &[]).has_only_backends_of_other_family());
     }
 }

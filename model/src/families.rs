@@ -11,5 +11,8 @@ pub struct Families {
 
 impl Families {
     /// Both.
-    pub const ALL: Self = Self { ipv4: true, ipv6: true };
+    pub const ALL: Self = Self {
+        ipv4: true,
+        ipv6: true,
+    };
 }

@@ -81,7 +81,11 @@ pub enum Frontend {
 impl fmt::Display for Frontend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address { address, protocol, port } => {
+            Self::Address {
+                address,
+                protocol,
+                port,
+            } => {
                 write!(f, "{}/{protocol}", SocketAddr::new(*address, *port))
             }
             Self::NodePort { protocol, port } => write!(f, "node port {port}/{protocol}"),
@@ -102,13 +106,22 @@ impl<'de> Deserialize<'de> for Frontend {
             let (place, protocol) = text.rsplit_once('/')?;
             let protocol = protocol.parse().ok()?;
             if let Some(port) = place.strip_prefix("node port ") {
-                return Some(Self::NodePort { protocol, port: port.parse().ok()? });
+                return Some(Self::NodePort {
+                    protocol,
+                    port: port.parse().ok()?,
+                });
             }
             let at: SocketAddr = place.parse().ok()?;
-            Some(Self::Address { address: at.ip(), protocol, port: at.port() })
+            Some(Self::Address {
+                address: at.ip(),
+                protocol,
+                port: at.port(),
+            })
         };
         parse().ok_or_else(|| {
-            de::Error::custom(format_args!("{text:?} is neither an address with a port nor a node port"))
+            de::Error::custom(format_args!(
+                "{text:?} is neither an address with a port nor a node port"
+            ))
         })
     }
 }
@@ -122,9 +135,20 @@ mod tests {
     #[test]
     fn frontends_read_well_in_text_and_as_keys_of_json_objects() {
         let frontends = [
-            Frontend::Address { address: [10, 96, 0, 1].into(), protocol: Protocol::Tcp, port: 80 },
-            Frontend::Address { address: IpAddr::V6(1.into()), protocol: Protocol::Udp, port: 53 },
-            Frontend::NodePort { protocol: Protocol::Sctp, port: 30080 },
+            Frontend::Address {
+                address: [10, 96, 0, 1].into(),
+                protocol: Protocol::Tcp,
+                port: 80,
+            },
+            Frontend::Address {
+                address: IpAddr::V6(1.into()),
+                protocol: Protocol::Udp,
+                port: 53,
+            },
+            Frontend::NodePort {
+                protocol: Protocol::Sctp,
+                port: 30080,
+            },
         ];
         let map: BTreeMap<Frontend, u8> = frontends.into_iter().zip(1..).collect();
         assert_eq!(

@@ -61,7 +61,11 @@ macro_rules! namespaced_id {
 
 /// Compares two texts; two references to the same text are equal without comparing bytes.
 fn shared_cmp(a: &Arc<str>, b: &Arc<str>) -> Ordering {
-    if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
+    if Arc::ptr_eq(a, b) {
+        Ordering::Equal
+    } else {
+        a.cmp(b)
+    }
 }
 
 macro_rules! plain_id {

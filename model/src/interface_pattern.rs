@@ -21,7 +21,9 @@ pub struct InterfacePattern {
 
 /// A text that is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is not the name of an interface of 1 to 15 characters, nor the beginning of one and a *")]
+#[error(
+    "{0:?} is not the name of an interface of 1 to 15 characters, nor the beginning of one and a *"
+)]
 pub struct InvalidInterfacePattern(String);
 
 impl InterfacePattern {
@@ -38,7 +40,11 @@ impl InterfacePattern {
 
     /// True if the pattern matches this name.
     pub fn matches(&self, name: &str) -> bool {
-        if self.is_prefix { name.starts_with(self.stem()) } else { name == self.stem() }
+        if self.is_prefix {
+            name.starts_with(self.stem())
+        } else {
+            name == self.stem()
+        }
     }
 }
 
@@ -48,14 +54,24 @@ impl FromStr for InterfacePattern {
     /// The rules of the kernel's `dev_valid_name`; quotes and backslashes are refused too, as nft cannot write them.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = || InvalidInterfacePattern(text.to_owned());
-        let (stem, is_prefix) = text.strip_suffix('*').map_or((text, false), |stem| (stem, true));
+        let (stem, is_prefix) = text
+            .strip_suffix('*')
+            .map_or((text, false), |stem| (stem, true));
         let is_allowed = |byte: u8| byte.is_ascii_graphic() && !b"/:*\"\\".contains(&byte);
-        let is_name = !stem.is_empty() && stem != "." && stem != ".." && stem.bytes().all(is_allowed);
+        let is_name =
+            !stem.is_empty() && stem != "." && stem != ".." && stem.bytes().all(is_allowed);
         let mut bytes = [0; MAX_LEN];
-        let target = bytes.get_mut(..stem.len()).filter(|_| is_name).ok_or_else(invalid)?;
+        let target = bytes
+            .get_mut(..stem.len())
+            .filter(|_| is_name)
+            .ok_or_else(invalid)?;
         target.copy_from_slice(stem.as_bytes());
         let len = u8::try_from(stem.len()).map_err(|_| invalid())?;
-        Ok(Self { bytes, len, is_prefix })
+        Ok(Self {
+            bytes,
+            len,
+            is_prefix,
+        })
     }
 }
 
@@ -68,8 +84,14 @@ impl FromStr for InterfaceName {
     type Err = InvalidInterfaceName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_name = text.parse().is_ok_and(|pattern: InterfacePattern| !pattern.is_prefix());
-        if is_name { Ok(Self::new(text)) } else { Err(InvalidInterfaceName(text.to_owned())) }
+        let is_name = text
+            .parse()
+            .is_ok_and(|pattern: InterfacePattern| !pattern.is_prefix());
+        if is_name {
+            Ok(Self::new(text))
+        } else {
+            Err(InvalidInterfaceName(text.to_owned()))
+        }
     }
 }
 
@@ -88,7 +110,9 @@ impl Serialize for InterfacePattern {
 
 impl<'de> Deserialize<'de> for InterfacePattern {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -100,7 +124,10 @@ mod tests {
     fn pattern_matches_its_name_or_prefix_before_a_star() {
         let (name, prefix): (InterfacePattern, InterfacePattern) =
             ("cni0".parse().unwrap(), "veth*".parse().unwrap());
-        assert_eq!((name.to_string(), prefix.to_string()), ("cni0".to_owned(), "veth*".to_owned()));
+        assert_eq!(
+            (name.to_string(), prefix.to_string()),
+            ("cni0".to_owned(), "veth*".to_owned())
+        );
         assert!(name.matches("cni0") && !name.matches("cni01") && !name.matches("cni"));
         assert!(prefix.matches("veth") && prefix.matches("veth1a2b") && !prefix.matches("vet"));
     }
@@ -108,7 +135,19 @@ mod tests {
     #[test]
     fn name_the_kernel_refuses_is_refused() {
         assert!("abcdefghijklmno".parse::<InterfacePattern>().is_ok());
-        for text in ["", "*", ".", "..", "abcdefghijklmnop", "a b", "a/b", "a:1", "a*b", "a\"b", "ä"] {
+        for text in [
+            "",
+            "*",
+            ".",
+            "..",
+            "abcdefghijklmnop",
+            "a b",
+            "a/b",
+            "a:1",
+            "a*b",
+            "a\"b",
+            "ä",
+        ] {
             let error = text.parse::<InterfacePattern>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is not")), "{error}");
         }

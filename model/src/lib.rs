@@ -32,7 +32,7 @@ pub use node_facts::{ClusterIpMasquerade, NodeFacts};
 pub use not_served::{NotServed, UnservedService};
 pub use object::{Object, ObjectKey};
 pub use processor::{
-    Event, LocalDetect, LocalInterface, LocalInterfaces, NodePortAddresses, Processor, ProcessorConfig,
-    Resync, ServiceInterfaces,
+    Event, LocalDetect, LocalInterface, LocalInterfaces, NodePortAddresses, Processor,
+    ProcessorConfig, Resync, ServiceInterfaces,
 };
 pub use trace::{Flow, Trace, trace};

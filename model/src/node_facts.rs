@@ -60,7 +60,8 @@ pub enum ClusterIpMasquerade {
 impl NodeFacts {
     /// True if pods of this node can be identified in a family.
     pub fn knows_pods(&self, ipv4: bool) -> bool {
-        !self.pod_interfaces.is_empty() || self.pod_cidrs.iter().any(|range| range.is_ipv4() == ipv4)
+        !self.pod_interfaces.is_empty()
+            || self.pod_cidrs.iter().any(|range| range.is_ipv4() == ipv4)
     }
 
     /// Addresses on which node ports answer, of this node and of others.
@@ -78,6 +79,8 @@ impl NodeFacts {
 
     /// True if the address is this node's own. Source: the kernel's `fib saddr type local`.
     pub fn is_local_address(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.node_ips.contains(&address) || self.local_ips.contains(&address)
+        address.is_loopback()
+            || self.node_ips.contains(&address)
+            || self.local_ips.contains(&address)
     }
 }

@@ -76,8 +76,14 @@ mod tests {
         for (reason, word) in [
             (NotServed::ExternalName, "ExternalName"),
             (NotServed::Headless, "headless"),
-            (NotServed::OtherProxy(Some("cilium".into())), "the proxy cilium"),
-            (NotServed::OtherProxy(None), "service-proxy-name of this agent"),
+            (
+                NotServed::OtherProxy(Some("cilium".into())),
+                "the proxy cilium",
+            ),
+            (
+                NotServed::OtherProxy(None),
+                "service-proxy-name of this agent",
+            ),
             (NotServed::NoAddress, "spec.clusterIP"),
         ] {
             assert!(reason.to_string().contains(word), "{reason}");

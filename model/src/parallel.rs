@@ -5,7 +5,11 @@ use std::{num::NonZero, panic::resume_unwind, thread};
 /// Splits `items` into as many parts as there are processors, works on all parts in parallel, and returns their results in
 /// order. A part has at least `least` items: below that another thread costs more than it saves. Without items the work is done
 /// once, on an empty slice.
-pub fn in_shares<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
+pub fn in_shares<T: Sync, R: Send>(
+    items: &[T],
+    least: usize,
+    work: impl Fn(&[T]) -> R + Sync,
+) -> Vec<R> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let share = items.len().div_ceil(threads).max(least).max(1);
     thread::scope(|scope| {
@@ -14,8 +18,9 @@ pub fn in_shares<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]
         let others: Vec<_> = shares.map(|share| scope.spawn(|| work(share))).collect();
         let own = work(own);
         // A panic is propagated here: the work is not done twice.
-        let others =
-            others.into_iter().map(|thread| thread.join().unwrap_or_else(|cause| resume_unwind(cause)));
+        let others = others
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|cause| resume_unwind(cause)));
         std::iter::once(own).chain(others).collect()
     })
 }
@@ -34,7 +39,10 @@ pub fn both<A: Send, B>(
     thread::scope(|scope| {
         let one = scope.spawn(one);
         let other = other();
-        (one.join().unwrap_or_else(|cause| resume_unwind(cause)), other)
+        (
+            one.join().unwrap_or_else(|cause| resume_unwind(cause)),
+            other,
+        )
     })
 }
 
@@ -58,14 +66,21 @@ mod tests {
         };
         let items: Vec<u32> = (0..1000).collect();
         let panicked = catch_unwind(AssertUnwindSafe(|| in_shares(&items, 1, work))).unwrap_err();
-        assert_eq!(panicked.downcast_ref(), Some(&"test panic"), "the payload of the panic is unchanged");
+        assert_eq!(
+            panicked.downcast_ref(),
+            Some(&"test panic"),
+            "the payload of the panic is unchanged"
+        );
         assert_eq!(runs.into_inner(), 1);
     }
 
     #[test]
     fn both_pieces_of_work_are_done_however_few_items_there_are() {
         for items in [0, 9, 10, 11] {
-            assert_eq!(both(items, 10, || items + 1, || "other"), (items + 1, "other"));
+            assert_eq!(
+                both(items, 10, || items + 1, || "other"),
+                (items + 1, "other")
+            );
         }
     }
 
@@ -76,7 +91,13 @@ mod tests {
             for least in [0, 1, 3, 5000] {
                 let shares = in_shares(&items, least, <[u32]>::to_vec);
                 assert_eq!(shares.concat(), items);
-                assert!(shares.iter().rev().skip(1).all(|share| share.len() >= least));
+                assert!(
+                    shares
+                        .iter()
+                        .rev()
+                        .skip(1)
+                        .all(|share| share.len() >= least)
+                );
             }
         }
     }

@@ -16,15 +16,29 @@ impl ServicePort {
     }
 
     /// For each family the ready backends that match, or else the terminating ones that match.
-    fn choose(&self, ready: fn(&Backend) -> bool, terminating: fn(&Backend) -> bool) -> Vec<&Backend> {
+    fn choose(
+        &self,
+        ready: fn(&Backend) -> bool,
+        terminating: fn(&Backend) -> bool,
+    ) -> Vec<&Backend> {
         // Traffic never crosses families: a backend of one does not help the other.
         let of_family = |ipv4: bool| {
-            let all = move || self.backends.iter().filter(move |backend| backend.address.is_ipv4() == ipv4);
+            let all = move || {
+                self.backends
+                    .iter()
+                    .filter(move |backend| backend.address.is_ipv4() == ipv4)
+            };
             let in_state = move |state, is_wanted: fn(&Backend) -> bool| {
-                all().filter(move |backend| backend.state == state && is_wanted(backend)).peekable()
+                all()
+                    .filter(move |backend| backend.state == state && is_wanted(backend))
+                    .peekable()
             };
             let mut chosen = in_state(BackendState::Ready, ready);
-            if chosen.peek().is_none() { in_state(BackendState::Terminating, terminating) } else { chosen }
+            if chosen.peek().is_none() {
+                in_state(BackendState::Terminating, terminating)
+            } else {
+                chosen
+            }
         };
         of_family(true).chain(of_family(false)).collect()
     }
@@ -36,7 +50,11 @@ mod tests {
     use crate::Protocol;
 
     fn backend(last: u8, local: bool, state: BackendState) -> Backend {
-        Backend { local, state, ..Backend::new(([10, 0, 0, last], 80).into()) }
+        Backend {
+            local,
+            state,
+            ..Backend::new(([10, 0, 0, last], 80).into())
+        }
     }
 
     fn chosen(backends: &[Backend]) -> (Vec<String>, Vec<String>) {
@@ -47,7 +65,8 @@ mod tests {
             node_port: None,
             backends: backends.to_vec(),
         };
-        let names = |backends: Vec<&Backend>| backends.iter().map(|b| b.address.to_string()).collect();
+        let names =
+            |backends: Vec<&Backend>| backends.iter().map(|b| b.address.to_string()).collect();
         (names(port.cluster_backends()), names(port.local_backends()))
     }
 
@@ -60,23 +79,35 @@ mod tests {
 
         assert_eq!(
             chosen(&[remote_ready.clone(), local_ready, local_terminating.clone()]),
-            (vec!["10.0.0.1".into(), "10.0.0.2".into()], vec!["10.0.0.2".into()])
+            (
+                vec!["10.0.0.1".into(), "10.0.0.2".into()],
+                vec!["10.0.0.2".into()]
+            )
         );
         // Each choice falls back separately.
         assert_eq!(
             chosen(&[remote_ready.clone(), local_terminating.clone()]),
             (vec!["10.0.0.1".into()], vec!["10.0.0.3".into()])
         );
-        assert_eq!(chosen(&[local_terminating]), (vec!["10.0.0.3".into()], vec!["10.0.0.3".into()]));
+        assert_eq!(
+            chosen(&[local_terminating]),
+            (vec!["10.0.0.3".into()], vec!["10.0.0.3".into()])
+        );
         assert_eq!(chosen(&[remote_ready]), (vec!["10.0.0.1".into()], vec![]));
     }
 
     #[test]
     fn backends_outside_topology_are_for_policy_local_only() {
         use BackendState::{Ready, Terminating};
-        let elsewhere = Backend { in_topology: false, ..backend(1, true, Ready) };
+        let elsewhere = Backend {
+            in_topology: false,
+            ..backend(1, true, Ready)
+        };
         let here = backend(2, false, Ready);
-        assert_eq!(chosen(&[elsewhere.clone(), here]), (vec!["10.0.0.2".into()], vec!["10.0.0.1".into()]));
+        assert_eq!(
+            chosen(&[elsewhere.clone(), here]),
+            (vec!["10.0.0.2".into()], vec!["10.0.0.1".into()])
+        );
         // With a ready one the terminating ones are unused.
         let (cluster, _) = chosen(&[backend(2, false, Ready), backend(3, false, Terminating)]);
         assert_eq!(cluster, ["10.0.0.2"]);
@@ -91,6 +122,9 @@ mod tests {
         };
         let v4 = backend(1, true, BackendState::Ready);
         let both = vec!["10.0.0.1".to_owned(), "fd00::1".to_owned()];
-        assert_eq!(chosen(&[v4, v6(BackendState::Terminating)]), (both.clone(), both));
+        assert_eq!(
+            chosen(&[v4, v6(BackendState::Terminating)]),
+            (both.clone(), both)
+        );
     }
 }

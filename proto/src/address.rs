@@ -16,7 +16,11 @@ pub fn without_leading_zeros(text: &str) -> Cow<'_, str> {
         let number = part.trim_end_matches(is_end);
         let digits = number.trim_start_matches('0');
         // A number of zeros becomes one zero; an empty number is part of `::`.
-        plain.push_str(if digits.is_empty() && !number.is_empty() { "0" } else { digits });
+        plain.push_str(if digits.is_empty() && !number.is_empty() {
+            "0"
+        } else {
+            digits
+        });
         plain.push_str(&part[number.len()..]);
     }
     Cow::Owned(plain)

@@ -17,25 +17,48 @@ pub struct Switch {
 }
 
 /// Whether a client with session affinity has a backend for each port, or one for all ports of the service.
-pub const SESSION_AFFINITY_SCOPE: Switch =
-    Switch { name: "contiv.io/session-affinity-scope", default: "port", other: "service" };
+pub const SESSION_AFFINITY_SCOPE: Switch = Switch {
+    name: "contiv.io/session-affinity-scope",
+    default: "port",
+    other: "service",
+};
 
 /// Whether backends are selected at random or by the client's address.
-pub const BALANCE: Switch = Switch { name: "contiv.io/balance", default: "random", other: "client-address" };
+pub const BALANCE: Switch = Switch {
+    name: "contiv.io/balance",
+    default: "random",
+    other: "client-address",
+};
 
 /// Whether traffic with policy Cluster stays on the node as long as there is a ready backend.
-pub const PREFER_LOCAL: Switch = Switch { name: "contiv.io/prefer-local", default: "false", other: "true" };
+pub const PREFER_LOCAL: Switch = Switch {
+    name: "contiv.io/prefer-local",
+    default: "false",
+    other: "true",
+};
 
 /// Whether established TCP connections to a removed backend are reset.
-pub const RESET_CONNECTIONS: Switch =
-    Switch { name: "contiv.io/reset-connections", default: "false", other: "true" };
+pub const RESET_CONNECTIONS: Switch = Switch {
+    name: "contiv.io/reset-connections",
+    default: "false",
+    other: "true",
+};
 
 /// The renderer that carries the addresses of the service. Without the annotation the node's configuration decides.
-pub const RENDERER: Switch = Switch { name: "contiv.io/renderer", default: "nftables", other: "route" };
+pub const RENDERER: Switch = Switch {
+    name: "contiv.io/renderer",
+    default: "nftables",
+    other: "route",
+};
 
 /// All annotations of services.
-pub const OF_SERVICES: [Switch; 5] =
-    [SESSION_AFFINITY_SCOPE, BALANCE, PREFER_LOCAL, RESET_CONNECTIONS, RENDERER];
+pub const OF_SERVICES: [Switch; 5] = [
+    SESSION_AFFINITY_SCOPE,
+    BALANCE,
+    PREFER_LOCAL,
+    RESET_CONNECTIONS,
+    RENDERER,
+];
 
 /// The annotation of endpoint slices with the time of the change of a pod or service that caused the slice to change.
 pub const LAST_CHANGE_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -61,7 +84,10 @@ impl Switch {
             None => Ok(None),
             Some(value) if value == self.default => Ok(Some(false)),
             Some(value) if value == self.other => Ok(Some(true)),
-            Some(value) => Err(format!("{value:?} is neither {} nor {}", self.default, self.other)),
+            Some(value) => Err(format!(
+                "{value:?} is neither {} nor {}",
+                self.default, self.other
+            )),
         }
     }
 }
@@ -71,7 +97,9 @@ impl Switch {
 /// # Errors
 /// A description of an invalid value.
 pub fn weight(annotations: &Annotations) -> Result<u8, String> {
-    let Some(value) = annotations.get(WEIGHT) else { return Ok(1) };
+    let Some(value) = annotations.get(WEIGHT) else {
+        return Ok(1);
+    };
     match value.parse() {
         Ok(weight) if weight > 0 => Ok(weight),
         _ => Err(format!("{value:?} is not a whole number from 1 to 255")),
@@ -90,13 +118,25 @@ mod tests {
     fn switch_is_set_by_its_other_value_only() {
         for switch in OF_SERVICES {
             assert_eq!(switch.is_set(&Annotations::new()), Ok(false));
-            assert_eq!(switch.is_set(&annotated(switch.name, switch.default)), Ok(false));
-            assert_eq!(switch.is_set(&annotated(switch.name, switch.other)), Ok(true));
+            assert_eq!(
+                switch.is_set(&annotated(switch.name, switch.default)),
+                Ok(false)
+            );
+            assert_eq!(
+                switch.is_set(&annotated(switch.name, switch.other)),
+                Ok(true)
+            );
             assert_eq!(switch.choice(&Annotations::new()), Ok(None));
-            assert_eq!(switch.choice(&annotated(switch.name, switch.default)), Ok(Some(false)));
+            assert_eq!(
+                switch.choice(&annotated(switch.name, switch.default)),
+                Ok(Some(false))
+            );
             for wrong in ["", "True", "yes", "1", " true"] {
                 let problem = switch.is_set(&annotated(switch.name, wrong)).unwrap_err();
-                assert!(problem.contains(switch.default) && problem.contains(switch.other), "{problem}");
+                assert!(
+                    problem.contains(switch.default) && problem.contains(switch.other),
+                    "{problem}"
+                );
             }
         }
     }
@@ -107,7 +147,12 @@ mod tests {
         assert_eq!(weight(&annotated(WEIGHT, "1")), Ok(1));
         assert_eq!(weight(&annotated(WEIGHT, "255")), Ok(255));
         for wrong in ["", "0", "256", "-1", "1.5", "x", " 2"] {
-            assert!(weight(&annotated(WEIGHT, wrong)).unwrap_err().contains("from 1 to 255"), "{wrong:?}");
+            assert!(
+                weight(&annotated(WEIGHT, wrong))
+                    .unwrap_err()
+                    .contains("from 1 to 255"),
+                "{wrong:?}"
+            );
         }
     }
 }

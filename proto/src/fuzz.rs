@@ -9,13 +9,23 @@ use crate::{DecodeError, Key, Kind, Object};
 /// # Panics
 /// When a key reads back as another one, or an error does not name the key.
 pub fn key(input: &[u8]) {
-    let Ok(text) = str::from_utf8(input) else { return };
+    let Ok(text) = str::from_utf8(input) else {
+        return;
+    };
     match Key::parse(text) {
         Ok(Some(key)) => {
             assert_eq!(key.to_path(), text, "a key has one spelling");
-            assert!(text.starts_with(&Key::prefix(key.kind())), "{text:?} is listed with its type");
+            assert!(
+                text.starts_with(&Key::prefix(key.kind())),
+                "{text:?} is listed with its type"
+            );
         }
-        Ok(None) => assert!(Kind::ALL.iter().all(|kind| !text.starts_with(&Key::prefix(*kind))), "{text:?}"),
+        Ok(None) => assert!(
+            Kind::ALL
+                .iter()
+                .all(|kind| !text.starts_with(&Key::prefix(*kind))),
+            "{text:?}"
+        ),
         Err(error) => assert!(error.key == text && !error.problem.is_empty(), "{error}"),
     }
     if let [kind, namespace, name] = text.splitn(3, '\n').collect::<Vec<_>>()[..]
@@ -31,17 +41,26 @@ pub fn key(input: &[u8]) {
 /// # Panics
 /// When a value that was read does not read back as it is written, as JSON and as protobuf, or an error names no field.
 pub fn value(input: &[u8]) {
-    let Some((kind, value)) = input.split_first() else { return };
+    let Some((kind, value)) = input.split_first() else {
+        return;
+    };
     let key = key_of(Kind::ALL[usize::from(*kind) % Kind::ALL.len()]);
     match Object::decode(&key, value) {
         Ok(object) => {
             assert_eq!(object.key(), Ok(key.clone()));
-            let json =
-                object.encode().unwrap_or_else(|error| panic!("{object:?} cannot be written: {error}"));
+            let json = object
+                .encode()
+                .unwrap_or_else(|error| panic!("{object:?} cannot be written: {error}"));
             assert_eq!(Object::decode(&key, &json), Ok(object.clone()), "as JSON");
-            assert_eq!(Object::decode(&key, &protobuf(&object)), Ok(object), "as protobuf");
+            assert_eq!(
+                Object::decode(&key, &protobuf(&object)),
+                Ok(object),
+                "as protobuf"
+            );
         }
-        Err(DecodeError::Field { field, problem }) => assert!(!field.is_empty() && !problem.is_empty()),
+        Err(DecodeError::Field { field, problem }) => {
+            assert!(!field.is_empty() && !problem.is_empty());
+        }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }

@@ -40,12 +40,23 @@ impl Key {
     /// # Errors
     /// When a part is missing, is one too many, or holds a slash or a control character, and when a node id is not a
     /// positive decimal number of 32 bits. Whether Kubernetes would take the name is not asked.
-    pub fn new(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Result<Self, KeyError> {
+    pub fn new(
+        kind: Kind,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Result<Self, KeyError> {
         let [namespace, name] = [namespace.into(), name.into()].map(String::into_boxed_str);
-        let key = Self { kind, namespace, name };
+        let key = Self {
+            kind,
+            namespace,
+            name,
+        };
         match key.problem() {
             None => Ok(key),
-            Some(problem) => Err(KeyError { key: key.to_path(), problem }),
+            Some(problem) => Err(KeyError {
+                key: key.to_path(),
+                problem,
+            }),
         }
     }
 
@@ -55,36 +66,65 @@ impl Key {
     /// # Errors
     /// When the key is below the folder of one of our types but cannot be the key of an object.
     pub fn parse(path: &str) -> Result<Option<Self>, KeyError> {
-        let Some(below_root) = path.strip_prefix(ROOT) else { return Ok(None) };
+        let Some(below_root) = path.strip_prefix(ROOT) else {
+            return Ok(None);
+        };
         let found = Kind::ALL.into_iter().find_map(|kind| {
             let rest = below_root.strip_prefix(folder(kind))?.strip_prefix('/')?;
             Some((kind, rest))
         });
-        let Some((kind, rest)) = found else { return Ok(None) };
+        let Some((kind, rest)) = found else {
+            return Ok(None);
+        };
 
         let mut segments = rest.split('/');
-        let segments = [segments.next(), segments.next(), segments.next(), segments.next()];
+        let segments = [
+            segments.next(),
+            segments.next(),
+            segments.next(),
+            segments.next(),
+        ];
         let (namespace, name) = match (kind, segments) {
             (Kind::Node | Kind::Namespace | Kind::VppNode, [Some(name), None, ..]) => ("", name),
             (Kind::IpAllocation, [Some(name), Some(namespace), None, _])
             | (
-                Kind::Pod | Kind::Service | Kind::Endpoints | Kind::EndpointSlice | Kind::ExternalWorkload,
+                Kind::Pod
+                | Kind::Service
+                | Kind::Endpoints
+                | Kind::EndpointSlice
+                | Kind::ExternalWorkload,
                 [Some(name), Some("namespace"), Some(namespace), None],
             ) => (namespace, name),
             _ => {
                 let problem = format!("a key of type {kind} has the form {}", form(kind));
-                return Err(KeyError { key: path.to_owned(), problem });
+                return Err(KeyError {
+                    key: path.to_owned(),
+                    problem,
+                });
             }
         };
-        Self::new(kind, namespace, name).map(Some).map_err(|error| KeyError { key: path.to_owned(), ..error })
+        Self::new(kind, namespace, name)
+            .map(Some)
+            .map_err(|error| KeyError {
+                key: path.to_owned(),
+                ..error
+            })
     }
 
     /// The full etcd key.
     pub fn to_path(&self) -> String {
-        let Self { kind, namespace, name } = self;
+        let Self {
+            kind,
+            namespace,
+            name,
+        } = self;
         let folder = folder(*kind);
         match kind {
-            Kind::Pod | Kind::Service | Kind::Endpoints | Kind::EndpointSlice | Kind::ExternalWorkload => {
+            Kind::Pod
+            | Kind::Service
+            | Kind::Endpoints
+            | Kind::EndpointSlice
+            | Kind::ExternalWorkload => {
                 format!("{ROOT}{folder}/{name}/namespace/{namespace}")
             }
             Kind::IpAllocation => format!("{ROOT}{folder}/{name}/{namespace}"),
@@ -113,7 +153,11 @@ impl Key {
     }
 
     fn problem(&self) -> Option<String> {
-        let Self { kind, namespace, name } = self;
+        let Self {
+            kind,
+            namespace,
+            name,
+        } = self;
         if kind.is_namespaced() {
             if let Some(problem) = part_problem("namespace", namespace) {
                 return Some(problem);
@@ -124,8 +168,15 @@ impl Key {
             ));
         }
         // Only the spelling that Contiv's strconv writes: 007 and 7 would be two keys of one node.
-        if *kind == Kind::VppNode && !name.parse::<u32>().is_ok_and(|id| id > 0 && id.to_string() == **name) {
-            return Some(format!("{name:?} is not a node id, a decimal number from 1 to {}", u32::MAX));
+        if *kind == Kind::VppNode
+            && !name
+                .parse::<u32>()
+                .is_ok_and(|id| id > 0 && id.to_string() == **name)
+        {
+            return Some(format!(
+                "{name:?} is not a node id, a decimal number from 1 to {}",
+                u32::MAX
+            ));
         }
         part_problem("name", name)
     }
@@ -134,8 +185,16 @@ impl Key {
 impl fmt::Display for Key {
     /// For people: `service default/web`, `node n1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, namespace, name } = self;
-        if namespace.is_empty() { write!(f, "{kind} {name}") } else { write!(f, "{kind} {namespace}/{name}") }
+        let Self {
+            kind,
+            namespace,
+            name,
+        } = self;
+        if namespace.is_empty() {
+            write!(f, "{kind} {name}")
+        } else {
+            write!(f, "{kind} {namespace}/{name}")
+        }
     }
 }
 
@@ -154,12 +213,21 @@ const fn folder(kind: Kind) -> &'static str {
 }
 
 fn form(kind: Kind) -> String {
-    Key { kind, namespace: "<namespace>".into(), name: "<name>".into() }.to_path()
+    Key {
+        kind,
+        namespace: "<namespace>".into(),
+        name: "<name>".into(),
+    }
+    .to_path()
 }
 
 fn part_problem(part: &str, text: &str) -> Option<String> {
     // Fast path: nearly all names are printable ASCII.
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/') {
+    if !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'/')
+    {
         None
     } else if text.is_empty() {
         Some(format!("the {part} is empty"))

@@ -109,7 +109,9 @@ impl FromStr for Kind {
         Self::ALL
             .into_iter()
             .find(|kind| kind.keyword() == lower || kind.aliases().contains(&lower.as_str()))
-            .ok_or_else(|| UnknownKind { word: word.to_owned() })
+            .ok_or_else(|| UnknownKind {
+                word: word.to_owned(),
+            })
     }
 }
 
@@ -150,6 +152,9 @@ mod tests {
     #[test]
     fn unknown_word_is_answered_with_known_ones() {
         let error = "deployment".parse::<Kind>().unwrap_err().to_string();
-        assert!(error.contains("\"deployment\"") && error.contains("endpointslice"), "{error}");
+        assert!(
+            error.contains("\"deployment\"") && error.contains("endpointslice"),
+            "{error}"
+        );
     }
 }

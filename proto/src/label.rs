@@ -16,7 +16,13 @@ pub const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// Whether an endpoint slice with these labels holds external workloads rather than pods.
 pub fn is_of_external_workloads(labels: &BTreeMap<String, String>) -> bool {
-    labels.get(ENDPOINT_SLICE_MANAGED_BY).is_some_and(|manager| {
-        [EXTERNAL_WORKLOADS_CONTROLLER, LINKERD_EXTERNAL_WORKLOADS_CONTROLLER].contains(&manager.as_str())
-    })
+    labels
+        .get(ENDPOINT_SLICE_MANAGED_BY)
+        .is_some_and(|manager| {
+            [
+                EXTERNAL_WORKLOADS_CONTROLLER,
+                LINKERD_EXTERNAL_WORKLOADS_CONTROLLER,
+            ]
+            .contains(&manager.as_str())
+        })
 }

@@ -16,7 +16,9 @@ where
     T: FromStr<Err: fmt::Display> + Deserialize<'de>,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NumberVisitor(PhantomData)).map(Self)
+        deserializer
+            .deserialize_any(NumberVisitor(PhantomData))
+            .map(Self)
     }
 }
 
@@ -59,8 +61,12 @@ fn wrong_type<E: Error>() -> E {
 mod tests {
     use super::*;
 
-    fn read<T: for<'de> Deserialize<'de> + FromStr<Err: fmt::Display>>(json: &str) -> Result<T, String> {
-        serde_json::from_str::<Number<T>>(json).map(|number| number.0).map_err(|error| error.to_string())
+    fn read<T: for<'de> Deserialize<'de> + FromStr<Err: fmt::Display>>(
+        json: &str,
+    ) -> Result<T, String> {
+        serde_json::from_str::<Number<T>>(json)
+            .map(|number| number.0)
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -68,17 +74,27 @@ mod tests {
         assert_eq!(read("-7"), Ok(-7_i32));
         assert_eq!(read("\"-7\""), Ok(-7_i32));
         assert_eq!(read("18446744073709551615"), Ok(u64::MAX));
-        assert_eq!(read("\"\\u0038\""), Ok(8_u32), "text that is not written as it is");
+        assert_eq!(
+            read("\"\\u0038\""),
+            Ok(8_u32),
+            "text that is not written as it is"
+        );
     }
 
     #[test]
     fn invalid_number_is_named() {
         for (json, reason) in [
-            ("4294967296", "not a whole number in the range of this field"),
+            (
+                "4294967296",
+                "not a whole number in the range of this field",
+            ),
             ("-1", "not a whole number in the range of this field"),
             ("1.5", "not a whole number in the range of this field"),
             ("\"eighty\"", "invalid digit found in string"),
-            ("true", "invalid type: boolean `true`, expected a whole number in the range of this field"),
+            (
+                "true",
+                "invalid type: boolean `true`, expected a whole number in the range of this field",
+            ),
         ] {
             let error = read::<u32>(json).unwrap_err();
             assert!(error.contains(reason), "{json}: {error}");

@@ -23,21 +23,34 @@ pub fn decode<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
     if value.is_empty() {
         return Err(DecodeError::Empty);
     }
-    if is_json(value) { decode_json(value) } else { decode_binary(value) }
+    if is_json(value) {
+        decode_json(value)
+    } else {
+        decode_binary(value)
+    }
 }
 
 /// Encodes a message as compact JSON with proto field names.
 pub fn encode<M: Wire>(message: &M) -> Result<Vec<u8>, EncodeError> {
     serde_json::to_vec(message).map_err(|error| match message.unknown_enum() {
-        Some((field, number)) => EncodeError { field, problem: unknown_number(number) },
-        None => EncodeError { field: ".".to_owned(), problem: error.to_string() },
+        Some((field, number)) => EncodeError {
+            field,
+            problem: unknown_number(number),
+        },
+        None => EncodeError {
+            field: ".".to_owned(),
+            problem: error.to_string(),
+        },
     })
 }
 
 /// Encodes a message as binary protobuf. It needs a third of the bytes of JSON.
 pub fn encode_binary<M: Wire>(message: &M) -> Result<Vec<u8>, EncodeError> {
     match message.unknown_enum() {
-        Some((field, number)) => Err(EncodeError { field, problem: unknown_number(number) }),
+        Some((field, number)) => Err(EncodeError {
+            field,
+            problem: unknown_number(number),
+        }),
         None => Ok(message.encode_to_vec()),
     }
 }
@@ -59,11 +72,15 @@ fn is_json(value: &[u8]) -> bool {
 fn decode_json<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
     // The fast path, for JSON as Contiv and we write it. It is several times faster than the path below, and stricter. The text
     // is checked as UTF-8 once rather than string by string.
-    if let Some(message) = str::from_utf8(value).ok().and_then(|text| serde_json::from_str(text).ok()) {
+    if let Some(message) = str::from_utf8(value)
+        .ok()
+        .and_then(|text| serde_json::from_str(text).ok())
+    {
         return Ok(message);
     }
-    let tree: Value =
-        serde_json::from_slice(value).map_err(|error| DecodeError::Json { problem: error.to_string() })?;
+    let tree: Value = serde_json::from_slice(value).map_err(|error| DecodeError::Json {
+        problem: error.to_string(),
+    })?;
     serde_path_to_error::deserialize(Lenient(tree)).map_err(|error| DecodeError::Field {
         field: error.path().to_string(),
         problem: readable(&error.into_inner().to_string()),
@@ -71,13 +88,20 @@ fn decode_json<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
 }
 
 fn decode_binary<M: Wire>(value: &[u8]) -> Result<M, DecodeError> {
-    let message = M::decode(value).map_err(|error| DecodeError::Binary { problem: error.to_string() })?;
+    let message = M::decode(value).map_err(|error| DecodeError::Binary {
+        problem: error.to_string(),
+    })?;
     // Protobuf skips unknown fields, so short garbage is often a valid empty message.
     if let Err(error) = message.key() {
-        return Err(DecodeError::Binary { problem: error.problem });
+        return Err(DecodeError::Binary {
+            problem: error.problem,
+        });
     }
     match message.unknown_enum() {
-        Some((field, number)) => Err(DecodeError::Field { field, problem: unknown_number(number) }),
+        Some((field, number)) => Err(DecodeError::Field {
+            field,
+            problem: unknown_number(number),
+        }),
         None => Ok(message),
     }
 }

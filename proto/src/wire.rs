@@ -79,22 +79,38 @@ impl Wire for VppNode {
     }
 
     fn agree_with(&mut self, key: &Key) -> Result<(), DecodeError> {
-        let mut id = if self.id == 0 { String::new() } else { self.id.to_string() };
+        let mut id = if self.id == 0 {
+            String::new()
+        } else {
+            self.id.to_string()
+        };
         agree("id", &mut id, key.name(), key)?;
-        self.id =
-            id.parse().map_err(|_| DecodeError::Identity { field: "id", found: id, key: key.clone() })?;
+        self.id = id.parse().map_err(|_| DecodeError::Identity {
+            field: "id",
+            found: id,
+            key: key.clone(),
+        })?;
         Ok(())
     }
 }
 
-fn agree(field: &'static str, found: &mut String, wanted: &str, key: &Key) -> Result<(), DecodeError> {
+fn agree(
+    field: &'static str,
+    found: &mut String,
+    wanted: &str,
+    key: &Key,
+) -> Result<(), DecodeError> {
     if found.is_empty() {
         wanted.clone_into(found);
     }
     if found == wanted {
         Ok(())
     } else {
-        Err(DecodeError::Identity { field, found: found.clone(), key: key.clone() })
+        Err(DecodeError::Identity {
+            field,
+            found: found.clone(),
+            key: key.clone(),
+        })
     }
 }
 

@@ -27,15 +27,26 @@ impl Renderer for DryRun {
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
-        let before = self.snapshot.replace(snapshot.clone()).map_or(0, |snapshot| snapshot.services.len());
-        Ok(Report { added: snapshot.services.len(), removed: before, ..Report::default() })
+        let before = self
+            .snapshot
+            .replace(snapshot.clone())
+            .map_or(0, |snapshot| snapshot.services.len());
+        Ok(Report {
+            added: snapshot.services.len(),
+            removed: before,
+            ..Report::default()
+        })
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
         let snapshot = self.snapshot.as_mut().ok_or(RenderError::Unsynced)?;
         snapshot.apply(changes);
         let count = |present: fn(&contiv_model::ServiceChange) -> bool| {
-            changes.services.values().filter(|change| present(change)).count()
+            changes
+                .services
+                .values()
+                .filter(|change| present(change))
+                .count()
         };
         Ok(Report {
             added: count(|change| change.new.is_some()),
@@ -45,9 +56,15 @@ impl Renderer for DryRun {
     }
 
     fn describe(&self) -> Description {
-        let Some(snapshot) = &self.snapshot else { return Description::default() };
+        let Some(snapshot) = &self.snapshot else {
+            return Description::default();
+        };
         let services = snapshot.services.len();
-        Description { services, sizes: vec![("services".to_owned(), services)], text: nft(snapshot) }
+        Description {
+            services,
+            sizes: vec![("services".to_owned(), services)],
+            text: nft(snapshot),
+        }
     }
 
     fn cleanup(&mut self) -> Result<Report, RenderError> {

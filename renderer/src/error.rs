@@ -37,7 +37,10 @@ pub enum RenderError {
 }
 
 fn refused(services: &BTreeMap<ServiceId, String>) -> String {
-    let named = services.iter().take(3).map(|(id, reason)| format!("service {id}: {reason}"));
+    let named = services
+        .iter()
+        .take(3)
+        .map(|(id, reason)| format!("service {id}: {reason}"));
     let more = match services.len().saturating_sub(3) {
         0 => String::new(),
         more => format!("; and {more} more"),

@@ -37,13 +37,21 @@ pub struct ForwardingOff {
 
 impl fmt::Display for ForwardingOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { interface, setting, service, .. } = self;
+        let Self {
+            interface,
+            setting,
+            service,
+            ..
+        } = self;
         write!(f, "{setting} is 0: ")?;
         match interface {
             Some(interface) => write!(f, "packets that come in by {} do not reach", interface.0)?,
             None => write!(f, "pods and external clients do not reach")?,
         }
-        write!(f, " backends of {service} and others; run `sysctl -w {setting}=1`")
+        write!(
+            f,
+            " backends of {service} and others; run `sysctl -w {setting}=1`"
+        )
     }
 }
 
@@ -54,7 +62,10 @@ impl ForwardingNeeds {
         node: &NodeFacts,
         interfaces: BTreeSet<InterfaceName>,
     ) -> Self {
-        let mut needs = Self { interfaces, ..Self::default() };
+        let mut needs = Self {
+            interfaces,
+            ..Self::default()
+        };
         for service in services {
             for (need, is_ipv4) in [(&mut needs.ipv4, true), (&mut needs.ipv6, false)] {
                 if need.is_none() && needs_forwarding(service, node, is_ipv4) {
@@ -85,24 +96,40 @@ impl ForwardingNeeds {
                     }
                     Some(InterfaceName(name)) => format!("net.ipv4.conf.{name}.forwarding"),
                 };
-                ForwardingOff { ip_family: "IPv4".to_owned(), interface, setting, service: service.clone() }
+                ForwardingOff {
+                    ip_family: "IPv4".to_owned(),
+                    interface,
+                    setting,
+                    service: service.clone(),
+                }
             })
         });
-        let ipv6 = self.ipv6.iter().filter(|_| self.is_ipv6_disabled(kernel)).map(|service| ForwardingOff {
-            ip_family: "IPv6".to_owned(),
-            interface: None,
-            setting: "net.ipv6.conf.all.forwarding".to_owned(),
-            service: service.clone(),
-        });
+        let ipv6 = self
+            .ipv6
+            .iter()
+            .filter(|_| self.is_ipv6_disabled(kernel))
+            .map(|service| ForwardingOff {
+                ip_family: "IPv6".to_owned(),
+                interface: None,
+                setting: "net.ipv6.conf.all.forwarding".to_owned(),
+                service: service.clone(),
+            });
         ipv4.chain(ipv6).collect()
     }
 
     /// The interfaces whose packets are not forwarded; one entry without a name if that concerns all.
     fn disabled_ipv4(&self, kernel: &dyn Kernel) -> Vec<Option<InterfaceName>> {
-        let is_off = |interface: &str| setting(kernel, &format!("net/ipv4/conf/{interface}/forwarding"));
-        let known = self.interfaces.iter().filter_map(|interface| Some((interface, is_off(&interface.0)?)));
+        let is_off =
+            |interface: &str| setting(kernel, &format!("net/ipv4/conf/{interface}/forwarding"));
+        let known = self
+            .interfaces
+            .iter()
+            .filter_map(|interface| Some((interface, is_off(&interface.0)?)));
         let known: Vec<(&InterfaceName, bool)> = known.collect();
-        let off = known.iter().filter(|(_, is_off)| *is_off).map(|(interface, _)| Some((*interface).clone()));
+        let off = known
+            .iter()
+            .filter(|(_, is_off)| *is_off)
+            .map(|(interface, _)| Some((*interface).clone()));
         let off: Vec<Option<InterfaceName>> = off.collect();
         if is_off("all") != Some(true) {
             return off;
@@ -110,7 +137,9 @@ impl ForwardingNeeds {
         let is_any_off = if known.is_empty() {
             let all = kernel.settings("net/ipv4/conf").unwrap_or_default();
             let is_template = |name: &String| ["all", "default", "lo"].contains(&name.as_str());
-            all.iter().filter(|name| !is_template(name)).all(|name| is_off(name) == Some(true))
+            all.iter()
+                .filter(|name| !is_template(name))
+                .all(|name| is_off(name) == Some(true))
         } else {
             !off.is_empty()
         };
@@ -119,10 +148,14 @@ impl ForwardingNeeds {
 
     fn is_ipv6_disabled(&self, kernel: &dyn Kernel) -> bool {
         let is_off = |interface: &str, name: &str| {
-            setting(kernel, &format!("net/ipv6/conf/{interface}/{name}")).unwrap_or(name != "forwarding")
+            setting(kernel, &format!("net/ipv6/conf/{interface}/{name}"))
+                .unwrap_or(name != "forwarding")
         };
         let is_forced = !self.interfaces.is_empty()
-            && self.interfaces.iter().all(|interface| !is_off(&interface.0, "force_forwarding"));
+            && self
+                .interfaces
+                .iter()
+                .all(|interface| !is_off(&interface.0, "force_forwarding"));
         is_off("all", "forwarding") && !is_forced
     }
 }
@@ -167,7 +200,10 @@ mod tests {
         }
 
         fn setting(&self, path: &str) -> io::Result<String> {
-            self.0.get(path).map(|value| (*value).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
+            self.0
+                .get(path)
+                .map(|value| (*value).to_owned())
+                .ok_or_else(|| io::ErrorKind::NotFound.into())
         }
 
         fn set_setting(&self, _: &str, _: &str) -> io::Result<()> {
@@ -175,7 +211,10 @@ mod tests {
         }
 
         fn settings(&self, folder: &str) -> io::Result<Vec<String>> {
-            let below = self.0.keys().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
+            let below = self
+                .0
+                .keys()
+                .filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
             let names: BTreeSet<&str> = below.filter_map(|path| path.split('/').next()).collect();
             Ok(names.into_iter().map(str::to_owned).collect())
         }
@@ -187,15 +226,29 @@ mod tests {
 
     fn service(node_port: Option<u16>, backend: &str) -> ContivService {
         let backends = vec![Backend::new(backend.parse().unwrap())];
-        let port =
-            ServicePort { port: 80, protocol: Protocol::Tcp, name: "main".into(), node_port, backends };
-        ContivService { ports: vec![port], ..ContivService::new(ServiceId::new("shop", "web")) }
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "main".into(),
+            node_port,
+            backends,
+        };
+        ContivService {
+            ports: vec![port],
+            ..ContivService::new(ServiceId::new("shop", "web"))
+        }
     }
 
     #[test]
     fn forwarding_is_needed_where_others_are_led_elsewhere() {
-        let no_pods = NodeFacts { local_ips: ["172.31.0.1".parse().unwrap()].into(), ..NodeFacts::default() };
-        let pods = NodeFacts { pod_cidrs: ["10.244.1.0/24".parse().unwrap()].into(), ..no_pods.clone() };
+        let no_pods = NodeFacts {
+            local_ips: ["172.31.0.1".parse().unwrap()].into(),
+            ..NodeFacts::default()
+        };
+        let pods = NodeFacts {
+            pod_cidrs: ["10.244.1.0/24".parse().unwrap()].into(),
+            ..no_pods.clone()
+        };
         for (node_port, backend, node, expected) in [
             (Some(30_080), "10.244.2.1:8080", &no_pods, (true, false)),
             (None, "10.244.2.1:8080", &pods, (true, false)),
@@ -212,27 +265,51 @@ mod tests {
 
     #[test]
     fn settings_that_stop_packets_are_named_per_family() {
-        let both = [service(Some(1), "10.244.2.1:80"), service(Some(2), "[fd00::1]:80")];
+        let both = [
+            service(Some(1), "10.244.2.1:80"),
+            service(Some(2), "[fd00::1]:80"),
+        ];
         let interfaces = ["cni0", "eth0.7"].map(InterfaceName::new).into();
         let needs = ForwardingNeeds::of(&both, &NodeFacts::default(), interfaces);
-        let unknown = ForwardingNeeds { interfaces: BTreeSet::new(), ..needs.clone() };
+        let unknown = ForwardingNeeds {
+            interfaces: BTreeSet::new(),
+            ..needs.clone()
+        };
         let (v4, v6) = ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding");
         let ipv4 = |all, cni0, eth0| {
-            [("all", all), ("default", all), ("lo", "1"), ("cni0", cni0), ("eth0.7", eth0)]
-                .map(|(interface, value)| (format!("net/ipv4/conf/{interface}/forwarding"), value))
+            [
+                ("all", all),
+                ("default", all),
+                ("lo", "1"),
+                ("cni0", cni0),
+                ("eth0.7", eth0),
+            ]
+            .map(|(interface, value)| (format!("net/ipv4/conf/{interface}/forwarding"), value))
         };
         let ipv6 = |all, forced| {
-            let forced =
-                ["cni0", "eth0.7"].map(|name| (format!("net/ipv6/conf/{name}/force_forwarding"), forced));
-            [("net/ipv6/conf/all/forwarding".to_owned(), all)].into_iter().chain(forced)
+            let forced = ["cni0", "eth0.7"]
+                .map(|name| (format!("net/ipv6/conf/{name}/force_forwarding"), forced));
+            [("net/ipv6/conf/all/forwarding".to_owned(), all)]
+                .into_iter()
+                .chain(forced)
         };
         for (needs, ipv4, ipv6, expected) in [
             (&needs, ipv4("1", "1", "1"), ipv6("1", "0"), vec![]),
             (&needs, ipv4("0", "0", "0"), ipv6("0", "0"), vec![v4, v6]),
             // One interface is enough to lose packets.
             (&needs, ipv4("0", "1", "0"), ipv6("1", "0"), vec![v4]),
-            (&needs, ipv4("1", "0", "1"), ipv6("1", "0"), vec!["net.ipv4.conf.cni0.forwarding"]),
-            (&needs, ipv4("1", "1", "0"), ipv6("1", "0"), vec!["net/ipv4/conf/eth0.7/forwarding"]),
+            (
+                &needs,
+                ipv4("1", "0", "1"),
+                ipv6("1", "0"),
+                vec!["net.ipv4.conf.cni0.forwarding"],
+            ),
+            (
+                &needs,
+                ipv4("1", "1", "0"),
+                ipv6("1", "0"),
+                vec!["net/ipv4/conf/eth0.7/forwarding"],
+            ),
             // Only the interfaces that matter, by their own settings.
             (&needs, ipv4("0", "1", "1"), ipv6("0", "1"), vec![]),
             // They are not known.
@@ -240,12 +317,27 @@ mod tests {
             (&unknown, ipv4("0", "0", "1"), ipv6("0", "1"), vec![v6]),
         ] {
             let kernel = Settings(ipv4.into_iter().chain(ipv6).collect());
-            let found: Vec<String> = needs.check_on(&kernel).into_iter().map(|off| off.setting).collect();
+            let found: Vec<String> = needs
+                .check_on(&kernel)
+                .into_iter()
+                .map(|off| off.setting)
+                .collect();
             assert_eq!(found, expected, "{kernel:?}");
         }
-        assert!(needs.check_on(&Settings(BTreeMap::new())).is_empty(), "a kernel without them");
-        let off = Settings(ipv4("0", "0", "0").into_iter().chain(ipv6("0", "0")).collect());
-        assert!(ForwardingNeeds::default().check_on(&off).is_empty(), "no service needs it");
+        assert!(
+            needs.check_on(&Settings(BTreeMap::new())).is_empty(),
+            "a kernel without them"
+        );
+        let off = Settings(
+            ipv4("0", "0", "0")
+                .into_iter()
+                .chain(ipv6("0", "0"))
+                .collect(),
+        );
+        assert!(
+            ForwardingNeeds::default().check_on(&off).is_empty(),
+            "no service needs it"
+        );
     }
 
     #[test]
@@ -258,7 +350,12 @@ mod tests {
         let kernel = |all| {
             Settings(
                 ["all", "eth1"]
-                    .map(|it| (format!("net/ipv4/conf/{it}/forwarding"), if it == "all" { all } else { "0" }))
+                    .map(|it| {
+                        (
+                            format!("net/ipv4/conf/{it}/forwarding"),
+                            if it == "all" { all } else { "0" },
+                        )
+                    })
                     .into(),
             )
         };

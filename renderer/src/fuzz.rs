@@ -9,7 +9,9 @@ use crate::{dry_run, nftables, nftables::conntrack, route};
 /// # Panics
 /// When something that was read does not round-trip.
 pub fn netlink(input: &[u8]) {
-    let Some((choice, message)) = input.split_first() else { return };
+    let Some((choice, message)) = input.split_first() else {
+        return;
+    };
     match choice % 5 {
         0 => nftables::fuzz::element(message),
         1 => nftables::fuzz::notifications(message),
@@ -34,8 +36,9 @@ pub fn text(snapshot: &Snapshot) {
         assert!(code.chars().all(is_code), "{code:?}");
         assert!(comment.chars().all(|c| !c.is_control()), "{comment:?}");
         let is_statement = !code.starts_with('\t') && !code.is_empty();
-        let is_ours =
-            code == "}" || code == "table inet contiv {" || code.starts_with("add element inet contiv ");
+        let is_ours = code == "}"
+            || code == "table inet contiv {"
+            || code.starts_with("add element inet contiv ");
         assert!(!is_statement || is_ours, "{code:?}");
     }
 }
@@ -51,6 +54,8 @@ mod tests {
 
     #[test]
     fn corpus_of_objects_becomes_no_syntax() {
-        replay("objects", |input| super::text(&contiv_model_testing::snapshot(input)));
+        replay("objects", |input| {
+            super::text(&contiv_model_testing::snapshot(input));
+        });
     }
 }

@@ -10,7 +10,9 @@ use rtnetlink::{
     Handle,
     packet_route::{
         AddressFamily,
-        route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteType},
+        route::{
+            RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteType,
+        },
     },
 };
 
@@ -31,7 +33,9 @@ pub(crate) struct InterfaceRoutes {
 }
 
 /// The routes by each interface, by its index.
-pub(crate) async fn list(handle: &Handle) -> Result<BTreeMap<u32, InterfaceRoutes>, rtnetlink::Error> {
+pub(crate) async fn list(
+    handle: &Handle,
+) -> Result<BTreeMap<u32, InterfaceRoutes>, rtnetlink::Error> {
     let mut interfaces = BTreeMap::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut request = RouteMessage::default();
@@ -47,7 +51,13 @@ pub(crate) async fn list(handle: &Handle) -> Result<BTreeMap<u32, InterfaceRoute
 
 /// Adds a route to those of its interfaces.
 fn add(route: &RouteMessage, interfaces: &mut BTreeMap<u32, InterfaceRoutes>) {
-    let RouteHeader { address_family, kind, protocol, table, .. } = route.header;
+    let RouteHeader {
+        address_family,
+        kind,
+        protocol,
+        table,
+        ..
+    } = route.header;
     let is_local = table == LOCAL_TABLE;
     let is_ours = protocol == RouteProtocol::Other(PROTOCOL);
     if kind != RouteType::Unicast || is_local || is_ours || is_link_local(route) {
@@ -57,10 +67,16 @@ fn add(route: &RouteMessage, interfaces: &mut BTreeMap<u32, InterfaceRoutes>) {
     let mut by = Vec::new();
     for attribute in &route.attributes {
         match attribute {
-            RouteAttribute::PrefSource(RouteAddress::Inet(address)) => source = Some(IpAddr::V4(*address)),
-            RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => source = Some(IpAddr::V6(*address)),
+            RouteAttribute::PrefSource(RouteAddress::Inet(address)) => {
+                source = Some(IpAddr::V4(*address));
+            }
+            RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => {
+                source = Some(IpAddr::V6(*address));
+            }
             RouteAttribute::Oif(index) => by.push(*index),
-            RouteAttribute::MultiPath(hops) => by.extend(hops.iter().map(|hop| hop.interface_index)),
+            RouteAttribute::MultiPath(hops) => {
+                by.extend(hops.iter().map(|hop| hop.interface_index));
+            }
             _ => {}
         }
     }
@@ -106,26 +122,63 @@ mod tests {
     fn sources_of_others_than_the_kernel_and_the_agent_count() {
         let mut interfaces = BTreeMap::new();
         let oif = || RouteAttribute::Oif(2);
-        add(&route(RouteProtocol::Kernel, vec![oif(), source([169, 254, 50, 2])]), &mut interfaces);
-        add(&route(RouteProtocol::Other(PROTOCOL), vec![oif(), source([192, 0, 2, 1])]), &mut interfaces);
-        assert_eq!(interfaces[&2], InterfaceRoutes { has_ipv4: true, ..InterfaceRoutes::default() });
-        add(&route(RouteProtocol::Boot, vec![oif(), source([192, 168, 50, 2])]), &mut interfaces);
-        assert_eq!(interfaces[&2].sources, [IpAddr::from([192, 168, 50, 2])].into());
+        add(
+            &route(
+                RouteProtocol::Kernel,
+                vec![oif(), source([169, 254, 50, 2])],
+            ),
+            &mut interfaces,
+        );
+        add(
+            &route(
+                RouteProtocol::Other(PROTOCOL),
+                vec![oif(), source([192, 0, 2, 1])],
+            ),
+            &mut interfaces,
+        );
+        assert_eq!(
+            interfaces[&2],
+            InterfaceRoutes {
+                has_ipv4: true,
+                ..InterfaceRoutes::default()
+            }
+        );
+        add(
+            &route(RouteProtocol::Boot, vec![oif(), source([192, 168, 50, 2])]),
+            &mut interfaces,
+        );
+        assert_eq!(
+            interfaces[&2].sources,
+            [IpAddr::from([192, 168, 50, 2])].into()
+        );
         let mut local = route(RouteProtocol::Boot, vec![oif(), source([192, 0, 2, 9])]);
         local.header.table = LOCAL_TABLE;
         add(&local, &mut interfaces);
-        assert_eq!(interfaces[&2].sources.len(), 1, "addresses of this node are no destination elsewhere");
+        assert_eq!(
+            interfaces[&2].sources.len(),
+            1,
+            "addresses of this node are no destination elsewhere"
+        );
     }
 
     #[test]
     fn link_local_routes_lead_nowhere() {
         let mut interfaces = BTreeMap::new();
-        let to = |address: &str| RouteAttribute::Destination(RouteAddress::Inet6(address.parse().unwrap()));
+        let to = |address: &str| {
+            RouteAttribute::Destination(RouteAddress::Inet6(address.parse().unwrap()))
+        };
         for (address, expected) in [("fe80::", false), ("ff00::", false), ("fd00:244::", true)] {
-            let mut route = route(RouteProtocol::Kernel, vec![RouteAttribute::Oif(3), to(address)]);
+            let mut route = route(
+                RouteProtocol::Kernel,
+                vec![RouteAttribute::Oif(3), to(address)],
+            );
             route.header.address_family = AddressFamily::Inet6;
             add(&route, &mut interfaces);
-            assert_eq!(interfaces.get(&3).is_some_and(|routes| routes.has_ipv6), expected, "{address}");
+            assert_eq!(
+                interfaces.get(&3).is_some_and(|routes| routes.has_ipv6),
+                expected,
+                "{address}"
+            );
         }
     }
 }

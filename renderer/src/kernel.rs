@@ -30,7 +30,12 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The error of the system call.
-    fn listen(&self, protocol: NetlinkProtocol, groups: &[u32], own: u32) -> io::Result<Subscription>;
+    fn listen(
+        &self,
+        protocol: NetlinkProtocol,
+        groups: &[u32],
+        own: u32,
+    ) -> io::Result<Subscription>;
 
     /// A setting by its path below `/proc/sys`, without the end of its line.
     ///

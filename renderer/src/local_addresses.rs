@@ -101,8 +101,15 @@ impl LocalAddresses {
         let connection = tokio::spawn(connection);
         let (current, interfaces) = (BTreeSet::new(), LocalInterfaces::new());
         let pause_end = Instant::now();
-        let mut addresses =
-            Self { current, interfaces, handle, notifications, connection, pause_end, missed: None };
+        let mut addresses = Self {
+            current,
+            interfaces,
+            handle,
+            notifications,
+            connection,
+            pause_end,
+            missed: None,
+        };
         (addresses.current, addresses.interfaces) = addresses.list().await?;
         Ok(addresses)
     }
@@ -164,7 +171,8 @@ impl LocalAddresses {
             }
         };
         self.missed = missed;
-        self.pause_end = Instant::now() + PAUSE_FACTOR * begin.elapsed().min(MAX_PAUSE / PAUSE_FACTOR);
+        self.pause_end =
+            Instant::now() + PAUSE_FACTOR * begin.elapsed().min(MAX_PAUSE / PAUSE_FACTOR);
         Ok(listed)
     }
 }
@@ -175,7 +183,9 @@ async fn list(handle: &Handle) -> Result<(BTreeSet<IpAddr>, LocalInterfaces), rt
     let links: Vec<LinkMessage> = handle.link().get().execute().try_collect().await?;
     let mut routes = interface_routes::list(handle).await?;
     let mut of_link = |link: &LinkMessage| {
-        let of_it = addresses.iter().filter(|address| address.header.index == link.header.index);
+        let of_it = addresses
+            .iter()
+            .filter(|address| address.header.index == link.header.index);
         let routes = routes.remove(&link.header.index).unwrap_or_default();
         let interface = LocalInterface {
             addresses: of_it.clone().filter_map(own_address).collect(),
@@ -188,8 +198,15 @@ async fn list(handle: &Handle) -> Result<(BTreeSet<IpAddr>, LocalInterfaces), rt
         Some((name(link)?, interface))
     };
     let is_loopback = |link: &&LinkMessage| link.header.flags.contains(LinkFlags::Loopback);
-    let interfaces = links.iter().filter(|link| !is_loopback(link)).filter_map(&mut of_link).collect();
-    Ok((addresses.iter().filter_map(own_address).collect(), interfaces))
+    let interfaces = links
+        .iter()
+        .filter(|link| !is_loopback(link))
+        .filter_map(&mut of_link)
+        .collect();
+    Ok((
+        addresses.iter().filter_map(own_address).collect(),
+        interfaces,
+    ))
 }
 
 /// What this node has by the name of an interface.
@@ -207,26 +224,34 @@ impl InterfaceKind {
     /// What this node has by this name now.
     pub fn of(name: &str) -> Self {
         // Each interface is listed, also without an address.
-        let Ok(mut interfaces) = nix::ifaddrs::getifaddrs() else { return Self::Missing };
+        let Ok(mut interfaces) = nix::ifaddrs::getifaddrs() else {
+            return Self::Missing;
+        };
         match interfaces.find(|interface| interface.interface_name == name) {
             None => Self::Missing,
-            Some(interface) if interface.flags.contains(InterfaceFlags::IFF_LOOPBACK) => Self::Loopback,
+            Some(interface) if interface.flags.contains(InterfaceFlags::IFF_LOOPBACK) => {
+                Self::Loopback
+            }
             Some(_) => Self::Other,
         }
     }
 }
 
 fn name(link: &LinkMessage) -> Option<InterfaceName> {
-    link.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::IfName(name) => Some(InterfaceName::new(name.as_str())),
-        _ => None,
-    })
+    link.attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => Some(InterfaceName::new(name.as_str())),
+            _ => None,
+        })
 }
 
 /// Only what software makes has a kind, as bridges, bonds, tunnels and veths do.
 fn is_physical(link: &LinkMessage) -> bool {
     let has_kind = |attribute: &LinkAttribute| match attribute {
-        LinkAttribute::LinkInfo(infos) => infos.iter().any(|info| matches!(info, LinkInfo::Kind(_))),
+        LinkAttribute::LinkInfo(infos) => {
+            infos.iter().any(|info| matches!(info, LinkInfo::Kind(_)))
+        }
         _ => false,
     };
     !link.attributes.iter().any(has_kind)
@@ -240,7 +265,8 @@ impl Drop for LocalAddresses {
 
 /// The address, if it is of global scope, with its network.
 fn global_network(message: &AddressMessage) -> Option<IpNetwork> {
-    let address = own_address(message).filter(|_| message.header.scope == AddressScope::Universe)?;
+    let address =
+        own_address(message).filter(|_| message.header.scope == AddressScope::Universe)?;
     IpNetwork::new(address, message.header.prefix_len).ok()
 }
 
@@ -267,16 +293,35 @@ mod tests {
     fn change_of_address_or_link_does_not_wait_for_routes() {
         let route = RouteMessage::default;
         let cases = [
-            (RouteNetlinkMessage::NewAddress(AddressMessage::default()), Urgency::Immediate),
-            (RouteNetlinkMessage::DelAddress(AddressMessage::default()), Urgency::Immediate),
-            (RouteNetlinkMessage::NewLink(LinkMessage::default()), Urgency::Immediate),
-            (RouteNetlinkMessage::DelLink(LinkMessage::default()), Urgency::Immediate),
+            (
+                RouteNetlinkMessage::NewAddress(AddressMessage::default()),
+                Urgency::Immediate,
+            ),
+            (
+                RouteNetlinkMessage::DelAddress(AddressMessage::default()),
+                Urgency::Immediate,
+            ),
+            (
+                RouteNetlinkMessage::NewLink(LinkMessage::default()),
+                Urgency::Immediate,
+            ),
+            (
+                RouteNetlinkMessage::DelLink(LinkMessage::default()),
+                Urgency::Immediate,
+            ),
             (RouteNetlinkMessage::NewRoute(route()), Urgency::AfterPause),
             (RouteNetlinkMessage::DelRoute(route()), Urgency::AfterPause),
         ];
         for (message, expected) in cases {
-            assert_eq!(Urgency::of(&NetlinkPayload::InnerMessage(message.clone())), expected, "{message:?}");
+            assert_eq!(
+                Urgency::of(&NetlinkPayload::InnerMessage(message.clone())),
+                expected,
+                "{message:?}"
+            );
         }
-        assert!(Some(Urgency::Immediate) > Some(Urgency::AfterPause) && Some(Urgency::AfterPause) > None);
+        assert!(
+            Some(Urgency::Immediate) > Some(Urgency::AfterPause)
+                && Some(Urgency::AfterPause) > None
+        );
     }
 }

@@ -52,14 +52,21 @@ impl NftOutput {
         match object {
             Object::Version(version) => self.version = version,
             Object::Table(table) => {
-                self.tables.insert(format!("{} {}", word(&table.family), table.name));
+                self.tables
+                    .insert(format!("{} {}", word(&table.family), table.name));
             }
             Object::Chain(chain) => {
-                listing.chains.entry(chain.name.clone().into_owned()).or_default().hook = hook(&chain);
+                listing
+                    .chains
+                    .entry(chain.name.clone().into_owned())
+                    .or_default()
+                    .hook = hook(&chain);
             }
             Object::Rule(rule) => listing.chains.entry(rule.chain).or_default().rules += 1,
             Object::Set(kind, set) => {
-                listing.sets.insert(format!("{kind} {}", set.name), set.elem);
+                listing
+                    .sets
+                    .insert(format!("{kind} {}", set.name), set.elem);
             }
             Object::Other(kind, name) => {
                 listing.others.insert(format!("{kind} {name}"));
@@ -198,19 +205,31 @@ fn concatenation(parts: &[Expression<'_>]) -> String {
         Expression::Number(132) if is_frontend && index == 1 => "sctp".to_owned(),
         other => text(other),
     };
-    parts.iter().enumerate().map(part).collect::<Vec<_>>().join(" . ")
+    parts
+        .iter()
+        .enumerate()
+        .map(part)
+        .collect::<Vec<_>>()
+        .join(" . ")
 }
 
 /// An address in the one form that Rust prints; the C library writes some in another one.
 fn canonical(text: &str) -> String {
-    text.parse::<IpAddr>().map_or_else(|_| text.to_owned(), |address| address.to_string())
+    text.parse::<IpAddr>()
+        .map_or_else(|_| text.to_owned(), |address| address.to_string())
 }
 
 fn hook(chain: &Chain<'_>) -> String {
-    let (Some(kind), Some(hook)) = (&chain._type, &chain.hook) else { return String::new() };
+    let (Some(kind), Some(hook)) = (&chain._type, &chain.hook) else {
+        return String::new();
+    };
     let priority = chain.prio.unwrap_or_default();
     let policy = chain.policy.as_ref().map(word).unwrap_or_default();
-    format!("type {} hook {} priority {priority} policy {policy}", word(kind), word(hook))
+    format!(
+        "type {} hook {} priority {priority} policy {policy}",
+        word(kind),
+        word(hook)
+    )
 }
 
 /// A value as nft's JSON writes it; text without quotes.
@@ -235,7 +254,13 @@ mod tests {
         let set = format!(
             "{{\"map\": {{\"name\": \"m\", \"map\": \"ipv4_addr . inet_service\", \"elem\": {elements}}}}}"
         );
-        parse(&set).listing.sets.remove("map m").unwrap_or_default().into_iter().collect()
+        parse(&set)
+            .listing
+            .sets
+            .remove("map m")
+            .unwrap_or_default()
+            .into_iter()
+            .collect()
     }
 
     #[test]
@@ -244,9 +269,18 @@ mod tests {
             (r#"["10.96.0.1"]"#, "10.96.0.1"),
             (r#"["::1.2.3.4"]"#, "::102:304"),
             (r#"["veth*"]"#, "\"veth*\""),
-            (r#"[{"prefix": {"addr": "0.0.0.0", "len": 0}}]"#, "0.0.0.0/0"),
-            (r#"[{"range": ["192.168.0.1", "192.168.0.9"]}]"#, "192.168.0.1-192.168.0.9"),
-            (r#"[{"concat": ["10.96.0.1", "10.96.0.1"]}]"#, "10.96.0.1 . 10.96.0.1"),
+            (
+                r#"[{"prefix": {"addr": "0.0.0.0", "len": 0}}]"#,
+                "0.0.0.0/0",
+            ),
+            (
+                r#"[{"range": ["192.168.0.1", "192.168.0.9"]}]"#,
+                "192.168.0.1-192.168.0.9",
+            ),
+            (
+                r#"[{"concat": ["10.96.0.1", "10.96.0.1"]}]"#,
+                "10.96.0.1 . 10.96.0.1",
+            ),
             (
                 r#"[{"concat": ["10.96.0.1", "sctp", 80, {"prefix": {"addr": "10.0.0.0", "len": 8}}]}]"#,
                 "10.96.0.1 . sctp . 80 . 10.0.0.0/8",
@@ -255,13 +289,19 @@ mod tests {
                 r#"[[{"concat": ["10.96.0.1", "tcp", 80, 6]}, {"concat": ["10.1.0.1", 8080]}]]"#,
                 "10.96.0.1 . tcp . 80 . 6 : 10.1.0.1 . 8080",
             ),
-            (r#"[{"concat": ["10.96.0.1", 17, 53]}]"#, "10.96.0.1 . udp . 53"),
+            (
+                r#"[{"concat": ["10.96.0.1", 17, 53]}]"#,
+                "10.96.0.1 . udp . 53",
+            ),
             (
                 r#"[[{"elem": {"val": {"concat": ["10.96.0.1", "tcp", 80]}, "counter": {"packets": 5000000000, "bytes": 0}}},
                     {"goto": {"target": "pick-v4-5"}}]]"#,
                 "10.96.0.1 . tcp . 80 : goto pick-v4-5",
             ),
-            (r#"[[{"concat": ["10.96.0.1", "tcp", 80]}, {"drop": null}]]"#, "10.96.0.1 . tcp . 80 : drop"),
+            (
+                r#"[[{"concat": ["10.96.0.1", "tcp", 80]}, {"drop": null}]]"#,
+                "10.96.0.1 . tcp . 80 : drop",
+            ),
             (
                 r#"[[{"elem": {"val": {"concat": ["10.96.0.1", "tcp", 80, "10.0.0.1"]}, "timeout": 60, "expires": 59}},
                     {"concat": ["10.1.0.1", 80]}]]"#,
@@ -286,26 +326,43 @@ mod tests {
             {"map": {"name": "services4", "type": {"typeof": {"concat": []}}, "map": "verdict"}},
             {"counter": {"family": "inet", "name": "planted", "table": "contiv", "handle": 158, "packets": 0}}"#,
         );
-        assert_eq!((read.version.as_str(), read.tables), ("1.0.6", ["inet contiv".to_owned()].into()));
+        assert_eq!(
+            (read.version.as_str(), read.tables),
+            ("1.0.6", ["inet contiv".to_owned()].into())
+        );
         let listing = read.listing;
-        let chains =
-            listing.chains.iter().map(|(name, chain)| (name.as_str(), chain.hook.as_str(), chain.rules));
+        let chains = listing
+            .chains
+            .iter()
+            .map(|(name, chain)| (name.as_str(), chain.hook.as_str(), chain.rules));
         assert_eq!(
             chains.collect::<Vec<_>>(),
             [
                 ("learn-v4-10800", "", 1),
-                ("nat-output", "type nat hook output priority -100 policy accept", 0)
+                (
+                    "nat-output",
+                    "type nat hook output priority -100 policy accept",
+                    0
+                )
             ]
         );
-        assert_eq!(listing.sets.keys().collect::<Vec<_>>(), ["map services4", "set pods4"]);
+        assert_eq!(
+            listing.sets.keys().collect::<Vec<_>>(),
+            ["map services4", "set pods4"]
+        );
         assert_eq!(listing.others, ["counter planted".to_owned()].into());
     }
 
     #[test]
     fn output_that_is_no_ruleset_is_an_error() {
-        for json in
-            ["", "{", "[]", r#"{"nftables": 1}"#, r#"{"nftables": [{"chain": 1}]}"#, r#"{"nftables": [1]}"#]
-        {
+        for json in [
+            "",
+            "{",
+            "[]",
+            r#"{"nftables": 1}"#,
+            r#"{"nftables": [{"chain": 1}]}"#,
+            r#"{"nftables": [1]}"#,
+        ] {
             let error = NftOutput::parse(json).unwrap_err().to_string();
             assert!(error.contains("another version of nft"), "{json}: {error}");
         }

@@ -46,11 +46,20 @@ type Services = BTreeMap<ServiceId, ServiceChange>;
 impl<R: Renderer> PoisonIsolator<R> {
     /// Wraps a renderer.
     pub const fn new(inner: R) -> Self {
-        Self { inner, active: None, refused: BTreeMap::new(), failures: 0 }
+        Self {
+            inner,
+            active: None,
+            refused: BTreeMap::new(),
+            failures: 0,
+        }
     }
 
     /// Resyncs with as much of `desired` as possible; `known` is the state before.
-    fn resync_from(&mut self, known: Option<Snapshot>, desired: &Snapshot) -> Result<Report, RenderError> {
+    fn resync_from(
+        &mut self,
+        known: Option<Snapshot>,
+        desired: &Snapshot,
+    ) -> Result<Report, RenderError> {
         let (error, known) = match (self.resync_without_named(known.as_ref(), desired), known) {
             (Ok((report, applied)), _) => {
                 self.active = Some(applied);
@@ -67,7 +76,13 @@ impl<R: Renderer> PoisonIsolator<R> {
                 if self.failures < FAILED_RESYNCS_BEFORE_ISOLATION {
                     return Err(error);
                 }
-                (error, Snapshot { services: BTreeMap::new(), ..desired.clone() })
+                (
+                    error,
+                    Snapshot {
+                        services: BTreeMap::new(),
+                        ..desired.clone()
+                    },
+                )
             }
         };
         let changes = ChangeSet::between(&known, &self.without_refused(desired));
@@ -101,11 +116,19 @@ impl<R: Renderer> PoisonIsolator<R> {
     ) -> bool {
         let mut found = false;
         for (id, reason) in services {
-            let Some(service) = snapshot.services.get(id) else { continue };
+            let Some(service) = snapshot.services.get(id) else {
+                continue;
+            };
             // Refused again: that was its last good state, so it has none.
             let known = known.filter(|_| !self.refused.contains_key(id));
-            let last_good = known.and_then(|known| known.services.get(id)).filter(|known| *known != service);
-            let refusal = Refusal { reason: reason.clone(), last_good: last_good.cloned(), is_named: true };
+            let last_good = known
+                .and_then(|known| known.services.get(id))
+                .filter(|known| *known != service);
+            let refusal = Refusal {
+                reason: reason.clone(),
+                last_good: last_good.cloned(),
+                is_named: true,
+            };
             self.refused.insert(id.clone(), refusal);
             found = true;
         }
@@ -125,7 +148,14 @@ impl<R: Renderer> PoisonIsolator<R> {
         if let Ok(report) = self.inner.update(&rest) {
             for (id, reason) in services {
                 let last_good = active.services.get(&id).cloned();
-                self.refused.insert(id, Refusal { reason, last_good, is_named: true });
+                self.refused.insert(
+                    id,
+                    Refusal {
+                        reason,
+                        last_good,
+                        is_named: true,
+                    },
+                );
             }
             active.apply(&rest);
             self.active = Some(active);
@@ -159,7 +189,10 @@ impl<R: Renderer> PoisonIsolator<R> {
         error: RenderError,
     ) -> Result<Report, RenderError> {
         let mut report = self.inner.resync(active)?;
-        let other_changes = ChangeSet { services: Services::new(), ..changes.clone() };
+        let other_changes = ChangeSet {
+            services: Services::new(),
+            ..changes.clone()
+        };
         if !other_changes.is_empty() {
             add(&mut report, self.inner.update(&other_changes)?);
             active.apply(&other_changes);
@@ -167,7 +200,10 @@ impl<R: Renderer> PoisonIsolator<R> {
         let mut failures = 0;
         let mut parts = vec![(changes.services.clone(), false)];
         while let Some((services, is_second_try)) = parts.pop() {
-            let part = ChangeSet { services, ..ChangeSet::default() };
+            let part = ChangeSet {
+                services,
+                ..ChangeSet::default()
+            };
             let result = if is_second_try {
                 // A resync can do what an update cannot, such as enlarge a full set.
                 let mut desired = active.clone();
@@ -198,7 +234,9 @@ impl<R: Renderer> PoisonIsolator<R> {
                 1 => self.refuse(services, active, &reason),
                 count => {
                     let middle = services.keys().nth(count / 2).cloned();
-                    let second = middle.map(|middle| services.split_off(&middle)).unwrap_or_default();
+                    let second = middle
+                        .map(|middle| services.split_off(&middle))
+                        .unwrap_or_default();
                     parts.extend([(second, false), (services, false)]);
                 }
             }
@@ -211,7 +249,10 @@ impl<R: Renderer> PoisonIsolator<R> {
     /// The changes, extended by the current state of services that were left out and are tried again now.
     fn try_again(&mut self, changes: &ChangeSet, active: &Snapshot) -> ChangeSet {
         let mut changes = changes.clone();
-        let tried_again = changes.services.iter_mut().filter(|(id, _)| self.refused.remove(*id).is_some());
+        let tried_again = changes
+            .services
+            .iter_mut()
+            .filter(|(id, _)| self.refused.remove(*id).is_some());
         for (id, change) in tried_again {
             change.old = active.services.get(id).cloned();
         }
@@ -222,19 +263,28 @@ impl<R: Renderer> PoisonIsolator<R> {
         for service in services.into_keys() {
             warn!(renderer = self.inner.name(), %service, %reason, "a service is left out: all others can be applied");
             let last_good = active.services.get(&service).cloned();
-            let refusal =
-                Refusal { reason: format!("found by trying: {reason}"), last_good, is_named: false };
+            let refusal = Refusal {
+                reason: format!("found by trying: {reason}"),
+                last_good,
+                is_named: false,
+            };
             self.refused.insert(service, refusal);
         }
     }
 
     /// Adds the services that are left out to the report.
     fn with_refused(&self, mut report: Report) -> Report {
-        report.rejected.extend(self.refused.iter().map(|(id, refusal)| Rejected {
-            service: id.clone(),
-            reason: refusal.reason.clone(),
-            active_state: if refusal.last_good.is_some() { "last good" } else { "nothing" },
-        }));
+        report
+            .rejected
+            .extend(self.refused.iter().map(|(id, refusal)| Rejected {
+                service: id.clone(),
+                reason: refusal.reason.clone(),
+                active_state: if refusal.last_good.is_some() {
+                    "last good"
+                } else {
+                    "nothing"
+                },
+            }));
         report
     }
 
@@ -281,7 +331,9 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
-        let Some(mut active) = self.active.take() else { return self.inner.update(changes) };
+        let Some(mut active) = self.active.take() else {
+            return self.inner.update(changes);
+        };
         let adapted = (!self.refused.is_empty()).then(|| self.try_again(changes, &active));
         let changes = adapted.as_ref().unwrap_or(changes);
         let report = match self.inner.update(changes) {
@@ -294,7 +346,9 @@ impl<R: Renderer> Renderer for PoisonIsolator<R> {
                 self.active = Some(active);
                 return Err(error);
             }
-            Err(RenderError::Refused { services }) => self.update_without(services, active, changes)?,
+            Err(RenderError::Refused { services }) => {
+                self.update_without(services, active, changes)?
+            }
             Err(error) => self.search(active, changes, error)?,
         };
         Ok(self.with_refused(report))

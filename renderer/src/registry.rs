@@ -28,8 +28,14 @@ pub struct Options {
 pub fn create(name: &str, options: Options) -> Option<Box<dyn Renderer>> {
     match name {
         "nftables" => {
-            let renderer = if options.own_table { Nftables::owning() } else { Nftables::new() };
-            Some(Box::new(PoisonIsolator::new(renderer.observed_by(options.stale_flows))))
+            let renderer = if options.own_table {
+                Nftables::owning()
+            } else {
+                Nftables::new()
+            };
+            Some(Box::new(PoisonIsolator::new(
+                renderer.observed_by(options.stale_flows),
+            )))
         }
         "route" => Some(Box::new(Routes::new(options.route))),
         "dry-run" => Some(Box::new(DryRun::new())),

@@ -39,16 +39,28 @@ impl TableListing {
 
     /// Every difference from what `nft` lists of the same table.
     pub fn differences(&self, nft: &Self) -> Verification {
-        let mut found = Verification { checked: self.len().max(nft.len()), ..Verification::default() };
+        let mut found = Verification {
+            checked: self.len().max(nft.len()),
+            ..Verification::default()
+        };
         let mut tell = |place: &str, element: &str, detail: String| {
             let (place, element) = (place.to_owned(), element.to_owned());
             let deviation = Deviation::Different(detail);
-            found.drift.insert(Drift { service: None, place, element, deviation });
+            found.drift.insert(Drift {
+                service: None,
+                place,
+                element,
+                deviation,
+            });
         };
         for (name, ours, theirs) in pairs(&self.chains, &nft.chains) {
             match (ours, theirs) {
                 (Some(ours), Some(theirs)) if ours.hook != theirs.hook => {
-                    tell("chains", name, format!("{}; nft: {}", hook(ours), hook(theirs)));
+                    tell(
+                        "chains",
+                        name,
+                        format!("{}; nft: {}", hook(ours), hook(theirs)),
+                    );
                 }
                 (Some(ours), Some(theirs)) if ours.rules != theirs.rules => {
                     tell(
@@ -57,7 +69,9 @@ impl TableListing {
                         format!("{} rules; nft: {}", ours.rules, theirs.rules),
                     );
                 }
-                (ours, theirs) => only(ours, theirs).into_iter().for_each(|who| tell("chains", name, who)),
+                (ours, theirs) => only(ours, theirs)
+                    .into_iter()
+                    .for_each(|who| tell("chains", name, who)),
             }
         }
         for (place, ours, theirs) in pairs(&self.sets, &nft.sets) {
@@ -65,12 +79,19 @@ impl TableListing {
                 tell("sets", place, who);
             }
             if let (Some(ours), Some(theirs)) = (ours, theirs) {
-                ours.difference(theirs).for_each(|element| tell(place, element, NOT_BY_NFT.to_owned()));
-                theirs.difference(ours).for_each(|element| tell(place, element, ONLY_BY_NFT.to_owned()));
+                ours.difference(theirs)
+                    .for_each(|element| tell(place, element, NOT_BY_NFT.to_owned()));
+                theirs
+                    .difference(ours)
+                    .for_each(|element| tell(place, element, ONLY_BY_NFT.to_owned()));
             }
         }
-        self.others.difference(&nft.others).for_each(|other| tell("objects", other, NOT_BY_NFT.to_owned()));
-        nft.others.difference(&self.others).for_each(|other| tell("objects", other, ONLY_BY_NFT.to_owned()));
+        self.others
+            .difference(&nft.others)
+            .for_each(|other| tell("objects", other, NOT_BY_NFT.to_owned()));
+        nft.others
+            .difference(&self.others)
+            .for_each(|other| tell("objects", other, ONLY_BY_NFT.to_owned()));
         found
     }
 }
@@ -79,7 +100,11 @@ const NOT_BY_NFT: &str = "nft does not list it";
 const ONLY_BY_NFT: &str = "only nft lists it";
 
 fn hook(chain: &ListedChain) -> &str {
-    if chain.hook.is_empty() { "no hook" } else { &chain.hook }
+    if chain.hook.is_empty() {
+        "no hook"
+    } else {
+        &chain.hook
+    }
 }
 
 /// The reader that lists an object that the other one does not list.
@@ -97,8 +122,14 @@ fn pairs<'a, V>(
     ours: &'a BTreeMap<String, V>,
     theirs: &'a BTreeMap<String, V>,
 ) -> impl Iterator<Item = (&'a str, Option<&'a V>, Option<&'a V>)> {
-    let names: BTreeSet<&str> = ours.keys().chain(theirs.keys()).map(String::as_str).collect();
-    names.into_iter().map(|name| (name, ours.get(name), theirs.get(name)))
+    let names: BTreeSet<&str> = ours
+        .keys()
+        .chain(theirs.keys())
+        .map(String::as_str)
+        .collect();
+    names
+        .into_iter()
+        .map(|name| (name, ours.get(name), theirs.get(name)))
 }
 
 #[cfg(test)]
@@ -106,10 +137,16 @@ mod tests {
     use super::*;
 
     fn listing() -> TableListing {
-        let chain = |hook: &str, rules| ListedChain { hook: hook.to_owned(), rules };
+        let chain = |hook: &str, rules| ListedChain {
+            hook: hook.to_owned(),
+            rules,
+        };
         TableListing {
             chains: BTreeMap::from([
-                ("nat-output".to_owned(), chain("type nat hook output priority -100 policy accept", 2)),
+                (
+                    "nat-output".to_owned(),
+                    chain("type nat hook output priority -100 policy accept", 2),
+                ),
                 ("services-v4".to_owned(), chain("", 3)),
             ]),
             sets: BTreeMap::from([(
@@ -124,7 +161,12 @@ mod tests {
     fn differences(change: impl FnOnce(&mut TableListing)) -> Vec<String> {
         let mut nft = listing();
         change(&mut nft);
-        listing().differences(&nft).drift.iter().map(ToString::to_string).collect()
+        listing()
+            .differences(&nft)
+            .drift
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -136,14 +178,20 @@ mod tests {
 
     #[test]
     fn each_kind_of_difference_is_found() {
-        let elements = |table: &mut TableListing| table.sets.values_mut().next().map(std::mem::take);
+        let elements =
+            |table: &mut TableListing| table.sets.values_mut().next().map(std::mem::take);
         let element = "10.96.0.1 . tcp . 80 . 0 : 10.1.0.1 . 80";
         assert_eq!(
             differences(|nft| drop(elements(nft))),
-            [format!("different: map backends4 {{ {element} }} nft does not list it")]
+            [format!(
+                "different: map backends4 {{ {element} }} nft does not list it"
+            )]
         );
         assert_eq!(
-            differences(|nft| nft.sets.values_mut().for_each(|set| set.extend(["more".to_owned()]))),
+            differences(|nft| nft
+                .sets
+                .values_mut()
+                .for_each(|set| set.extend(["more".to_owned()]))),
             ["different: map backends4 { more } only nft lists it"]
         );
         assert_eq!(
@@ -157,7 +205,10 @@ mod tests {
         let of_chain = |change: fn(&mut ListedChain)| {
             differences(|nft| nft.chains.values_mut().next().into_iter().for_each(change))
         };
-        assert_eq!(of_chain(|chain| chain.rules += 1), ["different: chain nat-output 2 rules; nft: 3"]);
+        assert_eq!(
+            of_chain(|chain| chain.rules += 1),
+            ["different: chain nat-output 2 rules; nft: 3"]
+        );
         assert_eq!(
             of_chain(|chain| chain.hook.clear()),
             [

@@ -41,7 +41,12 @@ pub struct Drift {
 
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { service, place, element, deviation } = self;
+        let Self {
+            service,
+            place,
+            element,
+            deviation,
+        } = self;
         write!(f, "{}: {place}", deviation.word())?;
         if !element.is_empty() {
             write!(f, " {{ {element} }}")?;
@@ -49,7 +54,9 @@ impl fmt::Display for Drift {
         if !deviation.detail().is_empty() {
             write!(f, " {}", deviation.detail())?;
         }
-        service.as_ref().map_or(Ok(()), |service| write!(f, " (service {service})"))
+        service
+            .as_ref()
+            .map_or(Ok(()), |service| write!(f, " (service {service})"))
     }
 }
 
@@ -76,7 +83,11 @@ impl Deviation {
 
     /// The details; empty if there are none.
     pub fn detail(&self) -> &str {
-        if let Self::Different(detail) = self { detail } else { "" }
+        if let Self::Different(detail) = self {
+            detail
+        } else {
+            ""
+        }
     }
 }
 
@@ -112,8 +123,14 @@ impl Confirmation {
             None => found,
             Some(candidates) => candidates.intersection(&found).cloned().collect(),
         };
-        self.weight += if during_changes { 1 } else { Self::WEIGHT_WITHOUT_CHANGES };
-        if candidates.is_empty() || self.weight >= Self::REQUIRED_COMPARISONS * Self::WEIGHT_WITHOUT_CHANGES {
+        self.weight += if during_changes {
+            1
+        } else {
+            Self::WEIGHT_WITHOUT_CHANGES
+        };
+        if candidates.is_empty()
+            || self.weight >= Self::REQUIRED_COMPARISONS * Self::WEIGHT_WITHOUT_CHANGES
+        {
             return Some(candidates);
         }
         self.candidates = Some(candidates);
@@ -127,21 +144,41 @@ mod tests {
 
     fn drift(element: &str) -> Drift {
         let (place, element) = ("map backends4".to_owned(), element.to_owned());
-        Drift { service: None, place, element, deviation: Deviation::Missing }
+        Drift {
+            service: None,
+            place,
+            element,
+            deviation: Deviation::Missing,
+        }
     }
 
     #[test]
     fn difference_in_every_comparison_is_drift() {
-        let found =
-            |elements: &[&str]| elements.iter().map(|element| drift(element)).collect::<BTreeSet<_>>();
-        assert_eq!(Confirmation::default().add(found(&[]), false), Some(found(&[])));
+        let found = |elements: &[&str]| {
+            elements
+                .iter()
+                .map(|element| drift(element))
+                .collect::<BTreeSet<_>>()
+        };
+        assert_eq!(
+            Confirmation::default().add(found(&[]), false),
+            Some(found(&[]))
+        );
         let mut confirmation = Confirmation::default();
         assert_eq!(confirmation.add(found(&["a", "b"]), false), None);
         assert_eq!(confirmation.add(found(&["b", "c"]), false), None);
-        assert_eq!(confirmation.add(found(&["b", "d"]), false), Some(found(&["b"])));
+        assert_eq!(
+            confirmation.add(found(&["b", "d"]), false),
+            Some(found(&["b"]))
+        );
         let mut during_changes = Confirmation::default();
-        let results = (0..15).map(|_| during_changes.add(found(&["a"]), true)).collect::<Vec<_>>();
-        assert!(results[..14].iter().all(Option::is_none), "it may be in this state by chance");
+        let results = (0..15)
+            .map(|_| during_changes.add(found(&["a"]), true))
+            .collect::<Vec<_>>();
+        assert!(
+            results[..14].iter().all(Option::is_none),
+            "it may be in this state by chance"
+        );
         assert_eq!(results[14], Some(found(&["a"])));
         let mut passing = Confirmation::default();
         assert_eq!(passing.add(found(&["a"]), false), None);

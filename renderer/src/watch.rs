@@ -61,8 +61,21 @@ mod tests {
     #[test]
     fn foreign_change_is_displayed_in_one_line_with_its_process() {
         let what = "deleted the table".to_owned();
-        let by = Some(Process { name: "nft\n".to_owned(), pid: 7 });
-        assert_eq!(ForeignChange { what: what.clone(), by }.to_string(), "nft\\n (pid 7) deleted the table");
-        assert_eq!(ForeignChange { what, by: None }.to_string(), "an unknown process deleted the table");
+        let by = Some(Process {
+            name: "nft\n".to_owned(),
+            pid: 7,
+        });
+        assert_eq!(
+            ForeignChange {
+                what: what.clone(),
+                by
+            }
+            .to_string(),
+            "nft\\n (pid 7) deleted the table"
+        );
+        assert_eq!(
+            ForeignChange { what, by: None }.to_string(),
+            "an unknown process deleted the table"
+        );
     }
 }

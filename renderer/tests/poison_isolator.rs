@@ -36,7 +36,10 @@ fn switchable(rates: FaultRates, seed: u64, switch: FaultSwitch) -> PoisonIsolat
 /// A service in some version; one that is poisonous.
 fn service(number: usize, version: u32) -> (ServiceId, Arc<ContivService>) {
     let id = ServiceId::new("default", format!("s{number:03}"));
-    let service = ContivService { session_affinity_timeout: version, ..ContivService::new(id.clone()) };
+    let service = ContivService {
+        session_affinity_timeout: version,
+        ..ContivService::new(id.clone())
+    };
     (id, Arc::new(service))
 }
 
@@ -44,8 +47,20 @@ const POISON: u32 = 666;
 
 /// This many services, of which some are poisonous.
 fn snapshot(count: usize, version: u32, poison: &[usize]) -> Snapshot {
-    let of_version = |number| service(number, if poison.contains(&number) { POISON } else { version });
-    Snapshot { services: (0..count).map(of_version).collect(), ..Snapshot::default() }
+    let of_version = |number| {
+        service(
+            number,
+            if poison.contains(&number) {
+                POISON
+            } else {
+                version
+            },
+        )
+    };
+    Snapshot {
+        services: (0..count).map(of_version).collect(),
+        ..Snapshot::default()
+    }
 }
 
 fn refused(report: &Report) -> Vec<(String, &'static str)> {
@@ -69,10 +84,24 @@ fn poison_among_many_changes_is_found_and_rest_is_applied() {
     let before = snapshot(100, 1, &[]);
     renderer.resync(&before).unwrap();
     let desired = snapshot(130, 2, &[7, 8, 120]);
-    let report = renderer.update(&ChangeSet::between(&before, &desired)).unwrap();
-    let names = |numbers: [(&str, &'static str); 3]| numbers.map(|(name, what)| (name.to_owned(), what));
-    assert_eq!(refused(&report), names([("s007", "last good"), ("s008", "last good"), ("s120", "nothing")]));
-    assert!(report.rejected[0].reason.contains("poison"), "{}", report.rejected[0].reason);
+    let report = renderer
+        .update(&ChangeSet::between(&before, &desired))
+        .unwrap();
+    let names =
+        |numbers: [(&str, &'static str); 3]| numbers.map(|(name, what)| (name.to_owned(), what));
+    assert_eq!(
+        refused(&report),
+        names([
+            ("s007", "last good"),
+            ("s008", "last good"),
+            ("s120", "nothing")
+        ])
+    );
+    assert!(
+        report.rejected[0].reason.contains("poison"),
+        "{}",
+        report.rejected[0].reason
+    );
     let mut expected = desired.clone();
     expected.services.extend([service(7, 1), service(8, 1)]);
     expected.services.remove(&service(120, 1).0);
@@ -84,9 +113,13 @@ fn poison_among_many_changes_is_found_and_rest_is_applied() {
     assert_eq!(refused(&renderer.resync(&desired).unwrap()).len(), 3);
     assert_eq!(renderer.describe().text, text(&expected));
     let good = snapshot(130, 2, &[8, 120]);
-    let report = renderer.update(&ChangeSet::between(&desired, &good)).unwrap();
+    let report = renderer
+        .update(&ChangeSet::between(&desired, &good))
+        .unwrap();
     assert_eq!(refused(&report).len(), 2);
-    let report = renderer.update(&ChangeSet::between(&good, &snapshot(120, 3, &[]))).unwrap();
+    let report = renderer
+        .update(&ChangeSet::between(&good, &snapshot(120, 3, &[])))
+        .unwrap();
     assert_eq!(refused(&report), []);
     assert_eq!(renderer.describe().text, text(&snapshot(120, 3, &[])));
 }
@@ -98,7 +131,10 @@ fn first_resync_failing_repeatedly_isolates_poison() {
     for _ in 1..FAILED_RESYNCS_BEFORE_ISOLATION {
         assert!(renderer.resync(&desired).is_err());
     }
-    assert_eq!(refused(&renderer.resync(&desired).unwrap()), [("s063".to_owned(), "nothing")]);
+    assert_eq!(
+        refused(&renderer.resync(&desired).unwrap()),
+        [("s063".to_owned(), "nothing")]
+    );
     assert_eq!(renderer.describe().text, text(&snapshot(63, 1, &[])));
 }
 
@@ -108,7 +144,13 @@ struct LackingModule(DryRun);
 
 impl LackingModule {
     fn need(is_needed: bool) -> Result<(), RenderError> {
-        if is_needed { Err(RenderError::MissingModules { modules: vec!["nft_numgen"] }) } else { Ok(()) }
+        if is_needed {
+            Err(RenderError::MissingModules {
+                modules: vec!["nft_numgen"],
+            })
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -147,8 +189,14 @@ fn missing_module_blames_no_service() {
     let empty = snapshot(0, 1, &[]);
     assert_eq!(renderer.resync(&empty).unwrap().rejected, []);
     for _ in 0..2 * FAILED_RESYNCS_BEFORE_ISOLATION {
-        assert!(is_missing(renderer.update(&ChangeSet::between(&empty, &desired))), "something is applied");
-        assert!(is_missing(renderer.resync(&desired)), "something is applied");
+        assert!(
+            is_missing(renderer.update(&ChangeSet::between(&empty, &desired))),
+            "something is applied"
+        );
+        assert!(
+            is_missing(renderer.resync(&desired)),
+            "something is applied"
+        );
     }
 }
 
@@ -162,13 +210,20 @@ fn failure_of_another_kind_blames_no_service() {
     }
     switch.turn_off();
     // One that was blamed is left out, and tried again, only when it changes.
-    let report = renderer.update(&ChangeSet::between(&before, &snapshot(11, 1, &[]))).unwrap();
+    let report = renderer
+        .update(&ChangeSet::between(&before, &snapshot(11, 1, &[])))
+        .unwrap();
     assert_eq!(refused(&report), []);
 }
 
 #[test]
 fn random_faults_lead_to_poison_only() {
-    let rates = FaultRates { error: 0.1, partial: 0.1, lost_answer: 0.1, ..NONE };
+    let rates = FaultRates {
+        error: 0.1,
+        partial: 0.1,
+        lost_answer: 0.1,
+        ..NONE
+    };
     for seed in 1..20 {
         let mut renderer = isolator(rates, seed);
         let mut before = snapshot(40, 0, &[]);
@@ -182,7 +237,10 @@ fn random_faults_lead_to_poison_only() {
         }
         // One more may be left out by chance, until all are tried again.
         let mut result = renderer.resync(&before);
-        while result.as_ref().map_or(true, |report| report.rejected.len() != 2) {
+        while result
+            .as_ref()
+            .map_or(true, |report| report.rejected.len() != 2)
+        {
             result = renderer.resync(&before);
         }
         let found = refused(&result.unwrap()).into_iter().map(|(name, _)| name);
@@ -205,8 +263,9 @@ impl Naming {
         services: impl Iterator<Item = &'a Arc<ContivService>>,
     ) -> Result<(), RenderError> {
         let poison = services.filter(|service| is_poison(service));
-        let services: BTreeMap<_, _> =
-            poison.map(|service| (service.id.clone(), "it is poison".to_owned())).collect();
+        let services: BTreeMap<_, _> = poison
+            .map(|service| (service.id.clone(), "it is poison".to_owned()))
+            .collect();
         if services.is_empty() {
             return Ok(());
         }
@@ -229,7 +288,12 @@ impl Renderer for Naming {
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
-        self.refuse(changes.services.values().filter_map(|change| change.new.as_ref()))?;
+        self.refuse(
+            changes
+                .services
+                .values()
+                .filter_map(|change| change.new.as_ref()),
+        )?;
         self.inner.update(changes)
     }
 
@@ -245,7 +309,10 @@ impl Renderer for Naming {
 #[test]
 fn named_services_are_left_out_and_the_rest_is_applied() {
     for (loses_state, resyncs) in [(false, [1, 1, 1, 1]), (true, [1, 2, 2, 2])] {
-        let naming = Naming { loses_state, ..Naming::default() };
+        let naming = Naming {
+            loses_state,
+            ..Naming::default()
+        };
         let counter = Arc::clone(&naming.resyncs);
         let done = || counter.load(Ordering::Relaxed);
         let mut renderer = PoisonIsolator::new(naming);
@@ -255,20 +322,33 @@ fn named_services_are_left_out_and_the_rest_is_applied() {
         let report = renderer.resync(&first).unwrap();
         assert_eq!(refused(&report), [("s003".to_owned(), "nothing")]);
         assert_eq!(report.rejected[0].reason, "it is poison");
-        assert_eq!((renderer.describe().text, done()), (text(&expected), resyncs[0]));
+        assert_eq!(
+            (renderer.describe().text, done()),
+            (text(&expected), resyncs[0])
+        );
 
         let second = snapshot(101, 2, &[3, 4]);
-        let report = renderer.update(&ChangeSet::between(&first, &second)).unwrap();
-        let both = [("s003".to_owned(), "nothing"), ("s004".to_owned(), "last good")];
+        let report = renderer
+            .update(&ChangeSet::between(&first, &second))
+            .unwrap();
+        let both = [
+            ("s003".to_owned(), "nothing"),
+            ("s004".to_owned(), "last good"),
+        ];
         assert_eq!(refused(&report), both);
         expected = second.clone();
         expected.services.remove(&service(3, 1).0);
         expected.services.extend([service(4, 1)]);
-        assert_eq!((renderer.describe().text, done()), (text(&expected), resyncs[1]));
+        assert_eq!(
+            (renderer.describe().text, done()),
+            (text(&expected), resyncs[1])
+        );
 
         // Other services change: the report still has those that are left out.
         let third = snapshot(102, 2, &[3, 4]);
-        let report = renderer.update(&ChangeSet::between(&second, &third)).unwrap();
+        let report = renderer
+            .update(&ChangeSet::between(&second, &third))
+            .unwrap();
         assert_eq!((refused(&report).len(), done()), (2, resyncs[2]));
 
         let good = snapshot(102, 3, &[]);
@@ -284,11 +364,17 @@ fn named_service_stays_as_it_was_until_that_is_refused_too() {
     let first = snapshot(10, 1, &[]);
     renderer.resync(&first).unwrap();
     let second = snapshot(10, 2, &[5]);
-    assert_eq!(refused(&renderer.resync(&second).unwrap()), [("s005".to_owned(), "last good")]);
+    assert_eq!(
+        refused(&renderer.resync(&second).unwrap()),
+        [("s005".to_owned(), "last good")]
+    );
     let mut expected = second.clone();
     expected.services.extend([service(5, 1)]);
     assert_eq!(renderer.describe().text, text(&expected));
     // A repair tries it again, with the same end.
-    assert_eq!(refused(&renderer.heal(&second).unwrap()), [("s005".to_owned(), "last good")]);
+    assert_eq!(
+        refused(&renderer.heal(&second).unwrap()),
+        [("s005".to_owned(), "last good")]
+    );
     assert_eq!(renderer.describe().text, text(&expected));
 }

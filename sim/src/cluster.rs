@@ -42,7 +42,10 @@ struct Stored<T> {
 
 impl<T> Stored<T> {
     const fn good(value: T) -> Self {
-        Self { last_good: value, is_bad: false }
+        Self {
+            last_good: value,
+            is_bad: false,
+        }
     }
 }
 
@@ -71,7 +74,9 @@ pub struct Cluster {
 
 fn key(kind: Kind, name: &str) -> String {
     let namespace = if kind == Kind::Node { "" } else { "default" };
-    Key::new(kind, namespace, name).map(|key| key.to_path()).unwrap_or_default()
+    Key::new(kind, namespace, name)
+        .map(|key| key.to_path())
+        .unwrap_or_default()
 }
 
 /// The name of a service.
@@ -154,7 +159,14 @@ impl Cluster {
             let slices = || objects.slices.iter().flatten();
             let is_valid = !service.is_bad && slices().all(|slice| !slice.is_bad);
             let slices = slices().map(|slice| slice.last_good.clone()).collect();
-            Some((*number, ServedService { spec: service.last_good.clone(), slices }, is_valid))
+            Some((
+                *number,
+                ServedService {
+                    spec: service.last_good.clone(),
+                    slices,
+                },
+                is_valid,
+            ))
         })
     }
 
@@ -165,14 +177,23 @@ impl Cluster {
 
     /// The numbers of all endpoints in the stored slices, and in the last valid values of invalid ones.
     pub(crate) fn endpoints(&self) -> BTreeSet<u32> {
-        let slices = self.services.values().flat_map(|objects| objects.slices.iter().flatten());
-        slices.flat_map(|slice| &slice.last_good.endpoints).map(|endpoint| endpoint.number).collect()
+        let slices = self
+            .services
+            .values()
+            .flat_map(|objects| objects.slices.iter().flatten());
+        slices
+            .flat_map(|slice| &slice.last_good.endpoints)
+            .map(|endpoint| endpoint.number)
+            .collect()
     }
 
     /// The state of a backup, with the current counter of endpoints, so that none is written twice.
     #[must_use]
     pub fn restored(&self, then: Self) -> Self {
-        Self { last_endpoint: self.last_endpoint, ..then }
+        Self {
+            last_endpoint: self.last_endpoint,
+            ..then
+        }
     }
 
     fn put_node(&self) -> Write {
@@ -181,7 +202,11 @@ impl Cluster {
 
     fn pools(&self) -> Pools {
         let mut pools = Pools::default();
-        for service in self.services.values().filter_map(|objects| objects.service.as_ref()) {
+        for service in self
+            .services
+            .values()
+            .filter_map(|objects| objects.service.as_ref())
+        {
             service.last_good.add_to(&mut pools);
         }
         pools
@@ -192,7 +217,10 @@ impl Cluster {
         let pools = self.pools();
         let objects = self.services.entry(number).or_default();
         let spec = match objects.service.take() {
-            Some(Stored { last_good: mut spec, .. }) => {
+            Some(Stored {
+                last_good: mut spec,
+                ..
+            }) => {
                 if rng.random_bool(0.8) {
                     spec.change(&pools, rng);
                 }
@@ -209,15 +237,27 @@ impl Cluster {
     /// Two services exchange their addresses and node ports, or one gets those of another that is deleted, in one transaction.
     fn move_addresses(&mut self, rng: &mut SmallRng) -> Vec<Write> {
         let is_valid = |(number, objects): (&u16, &Objects)| {
-            objects.service.as_ref().filter(|service| !service.is_bad).map(|_| *number)
+            objects
+                .service
+                .as_ref()
+                .filter(|service| !service.is_bad)
+                .map(|_| *number)
         };
         let mut numbers: Vec<u16> = self.services.iter().filter_map(is_valid).collect();
         numbers.shuffle(rng);
-        let [one, other, ..] = numbers[..] else { return Vec::new() };
-        let spec = |number: u16| {
-            self.services.get(&number)?.service.as_ref().map(|service| service.last_good.clone())
+        let [one, other, ..] = numbers[..] else {
+            return Vec::new();
         };
-        let (Some(mut first), Some(mut second)) = (spec(one), spec(other)) else { return Vec::new() };
+        let spec = |number: u16| {
+            self.services
+                .get(&number)?
+                .service
+                .as_ref()
+                .map(|service| service.last_good.clone())
+        };
+        let (Some(mut first), Some(mut second)) = (spec(one), spec(other)) else {
+            return Vec::new();
+        };
         std::mem::swap(&mut first.cluster_ip, &mut second.cluster_ip);
         std::mem::swap(&mut first.ports, &mut second.ports);
         std::mem::swap(&mut first.external_ip, &mut second.external_ip);
@@ -240,7 +280,9 @@ impl Cluster {
     fn change_slice(&mut self, number: u16, rng: &mut SmallRng) -> Vec<Write> {
         let at = rng.random_range(0..SLICES.len());
         let slice = &mut self.services.entry(number).or_default().slices[at];
-        let mut next = slice.take().map_or_else(|| Slice::new(SLICES[at]), |slice| slice.last_good);
+        let mut next = slice
+            .take()
+            .map_or_else(|| Slice::new(SLICES[at]), |slice| slice.last_good);
         next.change(&mut self.last_endpoint, rng);
         let write = put_slice(number, at, &next);
         *slice = Some(Stored::good(next));
@@ -264,7 +306,10 @@ impl Cluster {
         match (&mut objects.service, &mut objects.slices[at]) {
             (_, Some(slice)) if rng.random() => {
                 slice.is_bad = true;
-                vec![Write::Put(slice_key(number, at), Bytes::from_static(b"{\"ports\": 7}"))]
+                vec![Write::Put(
+                    slice_key(number, at),
+                    Bytes::from_static(b"{\"ports\": 7}"),
+                )]
             }
             (Some(service), _) => {
                 service.is_bad = true;
@@ -276,7 +321,11 @@ impl Cluster {
 
     fn toggle_node(&mut self) -> Vec<Write> {
         self.is_node_stored = !self.is_node_stored;
-        if self.is_node_stored { vec![self.put_node()] } else { vec![Write::Delete(key(Kind::Node, NODE))] }
+        if self.is_node_stored {
+            vec![self.put_node()]
+        } else {
+            vec![Write::Delete(key(Kind::Node, NODE))]
+        }
     }
 
     /// Gives the node another IPv6 address, zone or range of pods, or takes it away.
@@ -288,9 +337,14 @@ impl Cluster {
 
     /// The pod of an endpoint, with a weight; or its deletion.
     fn put_pod(&self, service: u16, rng: &mut SmallRng) -> Vec<Write> {
-        let slices =
-            self.services.get(&service).into_iter().flat_map(|objects| objects.slices.iter().flatten());
-        let endpoints: Vec<Endpoint> = slices.flat_map(|slice| slice.last_good.endpoints.clone()).collect();
+        let slices = self
+            .services
+            .get(&service)
+            .into_iter()
+            .flat_map(|objects| objects.slices.iter().flatten());
+        let endpoints: Vec<Endpoint> = slices
+            .flat_map(|slice| slice.last_good.endpoints.clone())
+            .collect();
         if endpoints.is_empty() {
             return Vec::new();
         }
@@ -299,38 +353,64 @@ impl Cluster {
             return vec![Write::Delete(key(Kind::Pod, &name))];
         }
         let weight = rng.random_range(1..5_u8).to_string();
-        let value =
-            json!({"name": name, "namespace": "default", "annotations": {"contiv.io/weight": weight}});
+        let value = json!({"name": name, "namespace": "default", "annotations": {"contiv.io/weight": weight}});
         vec![Write::Put(key(Kind::Pod, &name), value.to_string().into())]
     }
 
     /// A pod that no service selects.
     fn put_unselected_pod(number: u16) -> Write {
         let value = json!({"name": format!("lonely{number}"), "namespace": "default"});
-        Write::Put(key(Kind::Pod, &format!("lonely{number}")), value.to_string().into())
+        Write::Put(
+            key(Kind::Pod, &format!("lonely{number}")),
+            value.to_string().into(),
+        )
     }
 
     /// Creates most services that are missing, at once, as a restored namespace does.
     fn put_most(&mut self, rng: &mut SmallRng) -> Vec<Write> {
-        let is_missing =
-            |number: &u16| self.services.get(number).is_none_or(|objects| objects.service.is_none());
-        let missing: Vec<u16> = (0..SERVICES).filter(is_missing).filter(|_| rng.random_bool(0.9)).collect();
-        missing.into_iter().flat_map(|service| self.put_service(service, rng)).collect()
+        let is_missing = |number: &u16| {
+            self.services
+                .get(number)
+                .is_none_or(|objects| objects.service.is_none())
+        };
+        let missing: Vec<u16> = (0..SERVICES)
+            .filter(is_missing)
+            .filter(|_| rng.random_bool(0.9))
+            .collect();
+        missing
+            .into_iter()
+            .flat_map(|service| self.put_service(service, rng))
+            .collect()
     }
 
     /// Deletes most services at once.
     fn delete_most(&mut self, rng: &mut SmallRng) -> Vec<Write> {
-        let stored = self.services.iter().filter(|(_, objects)| objects.service.is_some());
+        let stored = self
+            .services
+            .iter()
+            .filter(|(_, objects)| objects.service.is_some());
         let stored: Vec<u16> = stored.map(|(number, _)| *number).collect();
-        let deleted = stored.into_iter().filter(|_| rng.random_bool(0.9)).collect::<Vec<_>>();
-        deleted.into_iter().flat_map(|service| self.delete_service(service)).collect()
+        let deleted = stored
+            .into_iter()
+            .filter(|_| rng.random_bool(0.9))
+            .collect::<Vec<_>>();
+        deleted
+            .into_iter()
+            .flat_map(|service| self.delete_service(service))
+            .collect()
     }
 }
 
 fn put_service(number: u16, spec: &ServiceSpec) -> Write {
-    Write::Put(service_key(number), spec.value(31_000 + number).to_string().into())
+    Write::Put(
+        service_key(number),
+        spec.value(31_000 + number).to_string().into(),
+    )
 }
 
 fn put_slice(number: u16, at: usize, slice: &Slice) -> Write {
-    Write::Put(slice_key(number, at), slice.value(&service_name(number)).to_string().into())
+    Write::Put(
+        slice_key(number, at),
+        slice.value(&service_name(number)).to_string().into(),
+    )
 }

@@ -17,20 +17,39 @@ pub(crate) const HISTORY_EVENTS: usize = 1000;
 pub(crate) const HISTORY_AGE: Duration = Duration::from_secs(3600);
 
 /// The configuration of the core, on a node with these addresses and attached pods.
-pub(crate) fn core(addresses: &LocalAddresses, attached: &BTreeMap<PodId, InterfaceName>) -> CoreConfig {
+pub(crate) fn core(
+    addresses: &LocalAddresses,
+    attached: &BTreeMap<PodId, InterfaceName>,
+) -> CoreConfig {
     let renderer: Arc<str> = RENDERER.into();
     let range = NODE_PORT_RANGE.parse().map(NodePortAddresses::Within);
-    let node_port_addresses = [NodePortAddresses::Primary].into_iter().chain(range).collect();
+    let node_port_addresses = [NodePortAddresses::Primary]
+        .into_iter()
+        .chain(range)
+        .collect();
     CoreConfig {
         store: "etcd://simulated".to_owned(),
-        processor: ProcessorConfig { node_port_addresses, ..ProcessorConfig::new(NodeName::new(NODE)) },
+        processor: ProcessorConfig {
+            node_port_addresses,
+            ..ProcessorConfig::new(NodeName::new(NODE))
+        },
         has_mirror: true,
         local_addresses: addresses.all(),
         local_interfaces: [].into(),
         attached: attached.clone(),
-        guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
-        verification: VerificationConfig { interval: Some(Duration::from_secs(600)), resync_on_drift: true },
-        history: HistoryLimits { events: HISTORY_EVENTS, age: HISTORY_AGE, bytes: 1 << 30 },
+        guard: GuardConfig {
+            percent: 50,
+            wait: Duration::from_secs(60),
+        },
+        verification: VerificationConfig {
+            interval: Some(Duration::from_secs(600)),
+            resync_on_drift: true,
+        },
+        history: HistoryLimits {
+            events: HISTORY_EVENTS,
+            age: HISTORY_AGE,
+            bytes: 1 << 30,
+        },
         renderers: vec![Arc::clone(&renderer)],
         verified_renderers: vec![Arc::clone(&renderer)],
         traffic_renderer: renderer,

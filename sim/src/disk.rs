@@ -27,13 +27,19 @@ impl ModelDisk {
     /// Writes at once. Returns the written revision.
     pub fn save(&mut self, saving: Saving) -> Option<i64> {
         match saving {
-            Saving::List { revision, entries, keep } => self.replace(revision, entries, &keep),
+            Saving::List {
+                revision,
+                entries,
+                keep,
+            } => self.replace(revision, entries, &keep),
             Saving::Apply(batch) => {
                 let content = self.written.as_mut()?;
                 content.revision = batch.revision;
                 for change in batch.changes {
                     match change {
-                        Change::Put(entry) => drop(content.entries.insert(entry.key.clone(), entry)),
+                        Change::Put(entry) => {
+                            drop(content.entries.insert(entry.key.clone(), entry));
+                        }
                         Change::Delete { key } => drop(content.entries.remove(&key)),
                     }
                 }
@@ -44,14 +50,22 @@ impl ModelDisk {
 
     fn replace(&mut self, revision: i64, entries: PackedEntries, keep: &BTreeSet<String>) {
         let before = self.written.take().unwrap_or_default();
-        let kept = before.entries.into_iter().filter(|(key, _)| keep.contains(key));
-        let new: Vec<Entry> = entries.into_entries().filter(|entry| !keep.contains(&entry.key)).collect();
+        let kept = before
+            .entries
+            .into_iter()
+            .filter(|(key, _)| keep.contains(key));
+        let new: Vec<Entry> = entries
+            .into_entries()
+            .filter(|entry| !keep.contains(&entry.key))
+            .collect();
         // The real mirror reads the new content in step with what it has.
         assert!(
             new.is_sorted_by(|one, other| one.key < other.key),
             "a list is saved in the order of its keys"
         );
-        let entries = kept.chain(new.into_iter().map(|entry| (entry.key.clone(), entry))).collect();
+        let entries = kept
+            .chain(new.into_iter().map(|entry| (entry.key.clone(), entry)))
+            .collect();
         self.written = Some(Content { revision, entries });
     }
 
@@ -78,26 +92,40 @@ impl ModelDisk {
 
     /// The summary that the mirror reports at the start.
     pub fn summary(&self, own_node: &str) -> MirrorSummary {
-        let Some(content) = &self.written else { return MirrorSummary::default() };
-        MirrorSummary { entries: content.entries.len(), has_key: content.entries.contains_key(own_node) }
+        let Some(content) = &self.written else {
+            return MirrorSummary::default();
+        };
+        MirrorSummary {
+            entries: content.entries.len(),
+            has_key: content.entries.contains_key(own_node),
+        }
     }
 
     /// The saved content.
     pub fn load(&self) -> Option<Saved> {
         let content = self.written.as_ref()?;
         let entries = content.entries.values().cloned().collect();
-        Some(Saved { revision: content.revision, entries })
+        Some(Saved {
+            revision: content.revision,
+            entries,
+        })
     }
 
     /// How many services are saved.
     pub fn services(&self) -> usize {
         let prefix = Key::prefix(Kind::Service);
-        let keys = self.written.iter().flat_map(|content| content.entries.keys());
+        let keys = self
+            .written
+            .iter()
+            .flat_map(|content| content.entries.keys());
         keys.filter(|key| key.starts_with(&prefix)).count()
     }
 
     /// The saved entries by key.
     pub fn entries(&self) -> BTreeMap<String, Entry> {
-        self.written.as_ref().map(|content| content.entries.clone()).unwrap_or_default()
+        self.written
+            .as_ref()
+            .map(|content| content.entries.clone())
+            .unwrap_or_default()
     }
 }

@@ -59,7 +59,9 @@ impl Client {
     fn address(self, is_ipv4: bool) -> IpAddr {
         match (self, is_ipv4) {
             (Self::Admitted, true) => Ipv4Addr::new(11, 255, 0, 1).into(),
-            (Self::Admitted | Self::Excluded, false) => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
+            (Self::Admitted | Self::Excluded, false) => {
+                Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into()
+            }
             (Self::Excluded, true) => Ipv4Addr::new(11, 255, 0, 200).into(),
             (Self::Pod, true) => Ipv4Addr::new(10, 244, 1, 7).into(),
             (Self::Pod, false) => Ipv6Addr::new(0xfd44, 1, 0, 0, 0, 0, 0, 7).into(),
@@ -75,7 +77,12 @@ impl Client {
             Self::Node => None,
         };
         let client = SocketAddr::new(self.address(destination.is_ipv4()), port);
-        NewConnection { protocol: transport.number(), client, destination, interface }
+        NewConnection {
+            protocol: transport.number(),
+            client,
+            destination,
+            interface,
+        }
     }
 
     /// Whether policies for external clients concern it.
@@ -106,7 +113,10 @@ pub(crate) fn connections(
         for (frontend, destination) in destinations(spec, port, node_addresses) {
             let connection = client.connection(port.known.transport, destination, client_port);
             let expected = expect(service, frontend, port, client, destination.is_ipv4(), node);
-            all.push(ExpectedConnection { connection, expected });
+            all.push(ExpectedConnection {
+                connection,
+                expected,
+            });
         }
     }
     all
@@ -119,28 +129,45 @@ fn destinations(
     node_addresses: &BTreeSet<IpAddr>,
 ) -> impl Iterator<Item = (Frontend, SocketAddr)> {
     let of_family = |address: &&IpAddr| spec.families[usize::from(!address.is_ipv4())];
-    let node_ports = node_addresses.iter().filter(of_family).filter(|_| spec.has_node_ports());
+    let node_ports = node_addresses
+        .iter()
+        .filter(of_family)
+        .filter(|_| spec.has_node_ports());
     let number = port.known.number;
     let frontends = [
         (Frontend::ClusterIp, spec.cluster_ips(), number),
         (Frontend::ExternalIp, spec.external_ips(), number),
         (Frontend::IngressIp, spec.ingress_ips(), number),
-        (Frontend::NodePort, node_ports.copied().collect(), port.at_nodes),
+        (
+            Frontend::NodePort,
+            node_ports.copied().collect(),
+            port.at_nodes,
+        ),
     ];
-    frontends.into_iter().flat_map(|(frontend, addresses, number)| {
-        addresses.into_iter().map(move |address| (frontend, SocketAddr::new(address, number)))
-    })
+    frontends
+        .into_iter()
+        .flat_map(|(frontend, addresses, number)| {
+            addresses
+                .into_iter()
+                .map(move |address| (frontend, SocketAddr::new(address, number)))
+        })
 }
 
 /// The endpoints of a port in a family.
 fn endpoints<'a>(service: &'a ServedService, port: &Port, is_ipv4: bool) -> Vec<&'a Endpoint> {
-    let slices = service.slices.iter().filter(|slice| slice.is_ipv4 == is_ipv4);
+    let slices = service
+        .slices
+        .iter()
+        .filter(|slice| slice.is_ipv4 == is_ipv4);
     let with_port = slices.filter(|slice| slice.has_port(port.known.name));
     with_port.flat_map(|slice| &slice.endpoints).collect()
 }
 
 fn server(endpoint: &Endpoint, port: &Port, is_ipv4: bool) -> SocketAddr {
-    SocketAddr::new(endpoint.address(is_ipv4), port.known.number + TARGET_PORT_OFFSET)
+    SocketAddr::new(
+        endpoint.address(is_ipv4),
+        port.known.number + TARGET_PORT_OFFSET,
+    )
 }
 
 /// A frontend of a service with the servers to which its flows may go on, wherever new ones go.
@@ -166,10 +193,17 @@ impl ServedFrontends {
                 for (_, destination) in destinations(&service.spec, port, node_addresses) {
                     let is_ipv4 = destination.is_ipv4();
                     let usable = endpoints(&service, port, is_ipv4).into_iter();
-                    let usable = usable.filter(|endpoint| endpoint.condition != Condition::Unusable);
-                    let servers = usable.map(|endpoint| server(endpoint, port, is_ipv4)).collect();
+                    let usable =
+                        usable.filter(|endpoint| endpoint.condition != Condition::Unusable);
+                    let servers = usable
+                        .map(|endpoint| server(endpoint, port, is_ipv4))
+                        .collect();
                     let has_reset = service.spec.resets_connections;
-                    let frontend = ServedFrontend { servers, has_reset, is_certain };
+                    let frontend = ServedFrontend {
+                        servers,
+                        has_reset,
+                        is_certain,
+                    };
                     frontends.insert((port.known.transport.number(), destination), frontend);
                 }
             }
@@ -185,8 +219,11 @@ impl ServedFrontends {
 
 /// Whether the result of connections to a service depends on facts of the node other than its name.
 pub(crate) fn needs_node_facts(service: &ServedService, client: Client) -> bool {
-    let has_hints =
-        service.slices.iter().flat_map(|slice| &slice.endpoints).any(|endpoint| endpoint.hint.is_some());
+    let has_hints = service
+        .slices
+        .iter()
+        .flat_map(|slice| &slice.endpoints)
+        .any(|endpoint| endpoint.hint.is_some());
     has_hints || client == Client::Pod
 }
 
@@ -209,7 +246,11 @@ fn expect(
         Frontend::ClusterIp => spec.is_internal_local,
         _ => spec.is_external_local && client.is_external(node),
     };
-    let chosen = if is_local_policy { here.clone() } else { everywhere.clone() };
+    let chosen = if is_local_policy {
+        here.clone()
+    } else {
+        everywhere.clone()
+    };
     if everywhere.is_empty() {
         Expected::Rejected
     } else if chosen.is_empty() {
@@ -220,8 +261,13 @@ fn expect(
         if spec.has_affinity && client == Client::Pod && spec.is_external_local {
             servers.extend(here.iter().chain(&everywhere));
         }
-        let servers = servers.into_iter().map(|endpoint| server(endpoint, port, is_ipv4));
-        Expected::Backends(servers.collect(), is_masqueraded(spec, frontend, client, node))
+        let servers = servers
+            .into_iter()
+            .map(|endpoint| server(endpoint, port, is_ipv4));
+        Expected::Backends(
+            servers.collect(),
+            is_masqueraded(spec, frontend, client, node),
+        )
     }
 }
 
@@ -231,7 +277,12 @@ fn is_excluded(spec: &ServiceSpec, client: Client, is_ipv4: bool) -> bool {
 }
 
 /// Whether the server sees an address of the node; none where this depends on more than is known here.
-fn is_masqueraded(spec: &ServiceSpec, frontend: Frontend, client: Client, node: &NodeFacts) -> Option<bool> {
+fn is_masqueraded(
+    spec: &ServiceSpec,
+    frontend: Frontend,
+    client: Client,
+    node: &NodeFacts,
+) -> Option<bool> {
     match (frontend, client) {
         (_, Client::Node) => None,
         (Frontend::ClusterIp, _) => Some(client.is_external(node)),
@@ -248,7 +299,11 @@ fn for_policy_cluster<'a>(
     node: &NodeFacts,
 ) -> Vec<&'a Endpoint> {
     let ready: Vec<&Endpoint> = ready(endpoints).collect();
-    let local: Vec<&Endpoint> = ready.iter().filter(|endpoint| endpoint.is_local()).copied().collect();
+    let local: Vec<&Endpoint> = ready
+        .iter()
+        .filter(|endpoint| endpoint.is_local())
+        .copied()
+        .collect();
     if spec.prefers_local && !local.is_empty() {
         return local;
     }
@@ -262,17 +317,29 @@ fn for_policy_cluster<'a>(
 }
 
 fn ready<'a>(endpoints: &[&'a Endpoint]) -> impl Iterator<Item = &'a Endpoint> {
-    endpoints.iter().filter(|endpoint| endpoint.condition == Condition::Ready).copied()
+    endpoints
+        .iter()
+        .filter(|endpoint| endpoint.condition == Condition::Ready)
+        .copied()
 }
 
 /// The ready endpoints that match, or if there are none the terminating ones.
-fn or_terminating<'a>(endpoints: &[&'a Endpoint], matches: fn(&Endpoint) -> bool) -> Vec<&'a Endpoint> {
+fn or_terminating<'a>(
+    endpoints: &[&'a Endpoint],
+    matches: fn(&Endpoint) -> bool,
+) -> Vec<&'a Endpoint> {
     let in_condition = |condition| -> Vec<&Endpoint> {
-        let all = endpoints.iter().filter(|endpoint| endpoint.condition == condition && matches(endpoint));
+        let all = endpoints
+            .iter()
+            .filter(|endpoint| endpoint.condition == condition && matches(endpoint));
         all.copied().collect()
     };
     let ready = in_condition(Condition::Ready);
-    if ready.is_empty() { in_condition(Condition::Terminating) } else { ready }
+    if ready.is_empty() {
+        in_condition(Condition::Terminating)
+    } else {
+        ready
+    }
 }
 
 impl ExpectedConnection {
@@ -286,7 +353,11 @@ impl ExpectedConnection {
         let is_expected = match (&self.expected, fate) {
             (
                 Expected::Backends(servers, is_masqueraded),
-                Fate::Delivered { server, is_masqueraded: is, .. },
+                Fate::Delivered {
+                    server,
+                    is_masqueraded: is,
+                    ..
+                },
             ) => servers.contains(server) && is_masqueraded.is_none_or(|expected| expected == *is),
             (Expected::Dropped, Fate::Dropped) | (Expected::Rejected, Fate::Rejected) => true,
             _ => false,
@@ -294,7 +365,11 @@ impl ExpectedConnection {
         if is_expected {
             return Ok(());
         }
-        let NewConnection { client, destination, .. } = &self.connection;
+        let NewConnection {
+            client,
+            destination,
+            ..
+        } = &self.connection;
         Err(format!(
             "a connection from {client} to {destination} has this result: {fate:?}; expected: {:?}",
             self.expected

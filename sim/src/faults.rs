@@ -82,11 +82,23 @@ pub(crate) fn draw(rng: &mut SmallRng) -> Fault {
 }
 
 /// Chains of the agent's table for foreign changes: those that services need.
-const CHAINS: [&str; 6] =
-    ["services-v4", "node-ports-v4", "masquerade-v4", "nat-prerouting", "filter-forward", "pick-v4-1"];
+const CHAINS: [&str; 6] = [
+    "services-v4",
+    "node-ports-v4",
+    "masquerade-v4",
+    "nat-prerouting",
+    "filter-forward",
+    "pick-v4-1",
+];
 /// Sets of the agent's table for foreign changes.
-const SETS: [&str; 6] =
-    ["services4", "backends4", "pick-chains4", "no-endpoints4", "cluster-ips4", "affinity4"];
+const SETS: [&str; 6] = [
+    "services4",
+    "backends4",
+    "pick-chains4",
+    "no-endpoints4",
+    "cluster-ips4",
+    "affinity4",
+];
 
 /// A change of the table by another program.
 pub(crate) fn draw_foreign_change(rng: &mut SmallRng) -> ForeignChange {
@@ -117,8 +129,15 @@ mod tests {
         let has = |kind: &str, name: &str| skeleton.contains(&format!("\t{kind} {name} {{\n"));
         // Chains that pick are made on demand.
         let chains = CHAINS.iter().filter(|name| !name.starts_with("pick-"));
-        assert_eq!(chains.filter(|name| !has("chain", name)).collect::<Vec<_>>(), Vec::<&&str>::new());
-        let missing = SETS.iter().filter(|name| !has("map", name) && !has("set", name));
+        assert_eq!(
+            chains
+                .filter(|name| !has("chain", name))
+                .collect::<Vec<_>>(),
+            Vec::<&&str>::new()
+        );
+        let missing = SETS
+            .iter()
+            .filter(|name| !has("map", name) && !has("set", name));
         assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new());
     }
 }

@@ -20,8 +20,15 @@ use crate::{
 };
 
 /// The kinds of events of the store. Other events may overtake them while a first list waits for the mirror.
-const OF_STORE: [&str; 7] =
-    ["snapshot", "change", "problems", "store-down", "store-replaced", "store-repair", "store-up"];
+const OF_STORE: [&str; 7] = [
+    "snapshot",
+    "change",
+    "problems",
+    "store-down",
+    "store-replaced",
+    "store-repair",
+    "store-up",
+];
 /// The kinds of other requested events.
 const OF_OTHERS: [&str; 4] = ["addresses", "resync", "pod-added", "pod-deleted"];
 /// The kind of a change by another program.
@@ -73,7 +80,11 @@ fn series(name: &str) -> String {
 impl ExpectedHistory {
     /// Must be called with each input of the agent.
     pub(crate) fn on_input(&mut self, input: &Input, now: Now) {
-        let new_event = |kind, revision| ExpectedEvent { at: now.instant, kind, revision };
+        let new_event = |kind, revision| ExpectedEvent {
+            at: now.instant,
+            kind,
+            revision,
+        };
         match input {
             Input::Store(event, _) => {
                 let event = match event {
@@ -97,9 +108,13 @@ impl ExpectedHistory {
     }
 
     fn on_work_done(&mut self, done: &WorkDone, now: Now) {
-        let Ok(report) = &done.result else { return self.count("sync_failures_total") };
+        let Ok(report) = &done.result else {
+            return self.count("sync_failures_total");
+        };
         self.count("sync_proxy_rules_duration_seconds_count");
-        let Some(call) = self.calls.back_mut() else { return };
+        let Some(call) = self.calls.back_mut() else {
+            return;
+        };
         call.done = Some((now.time, report.clone()));
         match call.name {
             "heal" => self.count("repairs_total"),
@@ -121,7 +136,14 @@ impl ExpectedHistory {
             None => true,
         };
         if is_event {
-            push(&mut self.of_others, ExpectedEvent { at: now.instant, kind, revision: None });
+            push(
+                &mut self.of_others,
+                ExpectedEvent {
+                    at: now.instant,
+                    kind,
+                    revision: None,
+                },
+            );
         }
     }
 
@@ -130,7 +152,14 @@ impl ExpectedHistory {
         match output {
             Output::Count(Metric::Event(_)) => self.events += 1,
             Output::Render(_, work) => {
-                push(&mut self.calls, Call { name: Work::name(work), after: self.events, done: None });
+                push(
+                    &mut self.calls,
+                    Call {
+                        name: Work::name(work),
+                        after: self.events,
+                        done: None,
+                    },
+                );
             }
             _ => {}
         }
@@ -170,15 +199,23 @@ impl ExpectedHistory {
     /// The result must be that of the first call after the event that could apply it: an update does not revert a foreign
     /// change, and a repair applies nothing else.
     fn check_outcome(&self, record: &Record) -> Result<(), String> {
-        let useless = if record.kind == FOREIGN_CHANGE { "update" } else { "heal" };
+        let useless = if record.kind == FOREIGN_CHANGE {
+            "update"
+        } else {
+            "heal"
+        };
         for outcome in record.renderers.values() {
-            let mut calls =
-                self.calls.iter().filter(|call| call.after >= record.seq_num && call.name != useless);
+            let mut calls = self
+                .calls
+                .iter()
+                .filter(|call| call.after >= record.seq_num && call.name != useless);
             let expected = calls.find_map(|call| call.done.as_ref());
             let is_right = matches!((outcome, expected), (Outcome::Applied { at, report, .. }, Some((done, reported)))
                 if at == done && report == reported);
             if !is_right {
-                return Err(format!("the history has {record:#?}, but the renderer reported {expected:?}"));
+                return Err(format!(
+                    "the history has {record:#?}, but the renderer reported {expected:?}"
+                ));
             }
         }
         Ok(())
@@ -193,16 +230,23 @@ fn check_events(
     is_full: bool,
     now: Instant,
 ) -> Result<(), String> {
-    let recorded: Vec<&Record> =
-        records.iter().copied().filter(|record| kinds.contains(&record.kind)).collect();
+    let recorded: Vec<&Record> = records
+        .iter()
+        .copied()
+        .filter(|record| kinds.contains(&record.kind))
+        .collect();
     for (event, record) in expected.iter().rev().zip(recorded.iter().rev()) {
-        let has_revision = event.revision.is_none_or(|revision| record.revision == revision);
+        let has_revision = event
+            .revision
+            .is_none_or(|revision| record.revision == revision);
         if event.kind != record.kind || !has_revision || record.start_instant < event.at {
             return Err(format!("the history has {record:#?}, expected {event:?}"));
         }
     }
     let missing = expected.len().checked_sub(recorded.len());
-    let Some(missing) = missing else { return Err("the history has more events than expected".to_owned()) };
+    let Some(missing) = missing else {
+        return Err("the history has more events than expected".to_owned());
+    };
     let last_missing = missing.checked_sub(1).and_then(|last| expected.get(last));
     match last_missing.filter(|last| !is_full && last.at + config::HISTORY_AGE >= now) {
         Some(last) => Err(format!("the history lacks {last:?}")),

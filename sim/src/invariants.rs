@@ -69,44 +69,80 @@ impl ObservedState {
         let (status, health) = (core.status(), core.proxy_health());
         let mirror = status.mirror.map(|mirror| (mirror.revision, mirror.error));
         let renderers: Vec<_> = core.renderers(now).into_iter().map(without_times).collect();
-        let Receivers { health_checks, metrics } = receivers;
+        let Receivers {
+            health_checks,
+            metrics,
+        } = receivers;
         let parts = BTreeMap::from([
             ("services", format!("{:#?}", core.services())),
             ("facts about the node", format!("{:#?}", snapshot.node)),
             ("sizes", format!("{:#?}", ServiceSizes::of(core))),
             ("quarantine", format!("{quarantine:#?}")),
             ("health checks", format!("{:#?}", health_checks.services)),
-            ("addresses of health checks", format!("{:#?}", health_checks.node_ips)),
+            (
+                "addresses of health checks",
+                format!("{:#?}", health_checks.node_ips),
+            ),
             ("attached pods", format!("{:#?}", core.pods())),
-            ("interfaces", format!("{:#?}", (&snapshot.frontend_interfaces, &snapshot.backend_interfaces))),
+            (
+                "interfaces",
+                format!(
+                    "{:#?}",
+                    (&snapshot.frontend_interfaces, &snapshot.backend_interfaces)
+                ),
+            ),
             ("renderers", format!("{renderers:#?}")),
             ("metrics", Scrape::of(metrics, core, now).gauges()),
             ("mirror", format!("{mirror:?}")),
             (
                 "health of the node",
-                format!("{:?}", (health.in_sync, health.unapplied_since, health.node_eligible)),
+                format!(
+                    "{:?}",
+                    (health.in_sync, health.unapplied_since, health.node_eligible)
+                ),
             ),
-            ("readiness", format!("{:?}", (status.ready, status.synced, status.from_mirror))),
+            (
+                "readiness",
+                format!("{:?}", (status.ready, status.synced, status.from_mirror)),
+            ),
             ("revision", status.revision.to_string()),
-            ("outage", format!("{:?}", (status.store_down, status.held_deletions))),
-            ("number of entries in quarantine", status.quarantined.to_string()),
+            (
+                "outage",
+                format!("{:?}", (status.store_down, status.held_deletions)),
+            ),
+            (
+                "number of entries in quarantine",
+                status.quarantined.to_string(),
+            ),
         ]);
-        let verified = renderer.verifier().map(|mut verifier| verifier.verify(&snapshot));
+        let verified = renderer
+            .verifier()
+            .map(|mut verifier| verifier.verify(&snapshot));
         let drift = match verified {
             Some(Ok(verification)) => verification.drift.iter().map(ToString::to_string).collect(),
             Some(Err(error)) => BTreeSet::from([error.to_string()]),
             None => BTreeSet::new(),
         };
-        Self { parts, saved, drift }
+        Self {
+            parts,
+            saved,
+            drift,
+        }
     }
 
     /// Compares with the reports after a fresh start.
     pub fn compare(&self, fresh: &Self) -> Result<(), String> {
         if !self.drift.is_empty() {
-            return Err(format!("at rest the kernel differs from the core: {:#?}", self.drift));
+            return Err(format!(
+                "at rest the kernel differs from the core: {:#?}",
+                self.drift
+            ));
         }
         if !fresh.drift.is_empty() {
-            return Err(format!("after a fresh start the kernel differs from the core: {:#?}", fresh.drift));
+            return Err(format!(
+                "after a fresh start the kernel differs from the core: {:#?}",
+                fresh.drift
+            ));
         }
         for (name, part) in &self.parts {
             let expected = &fresh.parts[name];
@@ -124,7 +160,9 @@ impl ObservedState {
                 .chain(fresh.saved.keys())
                 .filter(|key| self.saved.get(*key) != fresh.saved.get(*key))
                 .collect();
-            return Err(format!("at rest the mirror differs from the store in {keys:?}"));
+            return Err(format!(
+                "at rest the mirror differs from the store in {keys:?}"
+            ));
         }
         Ok(())
     }
@@ -132,17 +170,50 @@ impl ObservedState {
 
 /// The fields that depend only on the state.
 fn without_times(renderer: RendererView) -> impl std::fmt::Debug {
-    let RendererView { name, state, ready, applied_revision, pending, pending_services, .. } = renderer;
-    let RendererView { failures, watched, damped, .. } = renderer;
-    (name, state, ready, applied_revision, pending, pending_services, failures, watched, damped)
+    let RendererView {
+        name,
+        state,
+        ready,
+        applied_revision,
+        pending,
+        pending_services,
+        ..
+    } = renderer;
+    let RendererView {
+        failures,
+        watched,
+        damped,
+        ..
+    } = renderer;
+    (
+        name,
+        state,
+        ready,
+        applied_revision,
+        pending,
+        pending_services,
+        failures,
+        watched,
+        damped,
+    )
 }
 
 /// The first lines in which two texts differ.
 fn difference(one: &str, other: &str) -> String {
     let (one, other): (Vec<&str>, Vec<&str>) = (one.lines().collect(), other.lines().collect());
-    let start = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
+    let start = one
+        .iter()
+        .zip(&other)
+        .take_while(|(one, other)| one == other)
+        .count();
     let part = |lines: &[&str]| {
-        lines.iter().skip(start.saturating_sub(3)).take(12).copied().collect::<Vec<_>>().join("\n")
+        lines
+            .iter()
+            .skip(start.saturating_sub(3))
+            .take(12)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     format!("it is:\n{}\nexpected:\n{}", part(&one), part(&other))
 }
@@ -155,15 +226,25 @@ pub(crate) fn observe_fresh_start(
     attached: &BTreeMap<PodId, InterfaceName>,
 ) -> Result<ObservedState, String> {
     let base = Instant::now();
-    let now = Now { instant: base, time: Timestamp::UNIX_EPOCH, random: 0.5 };
+    let now = Now {
+        instant: base,
+        time: Timestamp::UNIX_EPOCH,
+        random: 0.5,
+    };
     let mut core = Core::new(config::core(addresses, attached), now);
     let mut decoder = Decoder::new(now.time);
     let kernel = ModelKernel::new();
     let mut renderer = PoisonIsolator::new(Nftables::owning_on(kernel.shared()));
     let (mut receivers, mut disk) = (Receivers::default(), ModelDisk::default());
     let entries: Vec<Entry> = store.entries().values().cloned().collect();
-    let list = FeedEvent::Snapshot(Snapshot { revision: store.revision(), entries, problems: Vec::new() });
-    let Some(event) = decoder.decode(list) else { return Err("a snapshot is no list".to_owned()) };
+    let list = FeedEvent::Snapshot(Snapshot {
+        revision: store.revision(),
+        entries,
+        problems: Vec::new(),
+    });
+    let Some(event) = decoder.decode(list) else {
+        return Err("a snapshot is no list".to_owned());
+    };
     let mut inputs = VecDeque::from([Input::Store(event, base)]);
     let mut out = Vec::new();
     while let Some(input) = inputs.pop_front() {
@@ -171,18 +252,26 @@ pub(crate) fn observe_fresh_start(
         for output in out.drain(..) {
             match output {
                 Output::Render(name, work) => {
-                    let result = outputs::render(&mut renderer, &work).map_err(|error| error.to_string());
-                    let done =
-                        WorkDone { renderer: name, result, is_watched: true, duration: Duration::ZERO };
+                    let result =
+                        outputs::render(&mut renderer, &work).map_err(|error| error.to_string());
+                    let done = WorkDone {
+                        renderer: name,
+                        result,
+                        is_watched: true,
+                        duration: Duration::ZERO,
+                    };
                     inputs.push_back(Input::WorkDone(done));
                 }
                 Output::HealthChecks(update) => receivers.health_checks.update(update),
                 Output::Count(metric) => receivers.metrics.count(&metric),
-                Output::LoadSaved => inputs.push_back(Input::Mirror(MirrorReport::Loaded(disk.load()))),
+                Output::LoadSaved => {
+                    inputs.push_back(Input::Mirror(MirrorReport::Loaded(disk.load())));
+                }
                 Output::Save(saving) => {
-                    let written = disk
-                        .save(saving)
-                        .map(|revision| MirrorReport::Written { revision, is_behind: false });
+                    let written = disk.save(saving).map(|revision| MirrorReport::Written {
+                        revision,
+                        is_behind: false,
+                    });
                     inputs.extend(written.map(Input::Mirror));
                 }
                 _ => {}
@@ -193,14 +282,22 @@ pub(crate) fn observe_fresh_start(
     if disk.entries() != *store.entries() {
         return Err("a fresh start does not save the stored entries".to_owned());
     }
-    Ok(ObservedState::of(&core, &receivers, disk.entries(), &mut renderer, now.instant))
+    Ok(ObservedState::of(
+        &core,
+        &receivers,
+        disk.entries(),
+        &mut renderer,
+        now.instant,
+    ))
 }
 
 /// The agent must never wait for an answer that the kernel does not send.
 pub fn check_stalls(kernel: &ModelKernel) -> Result<(), String> {
     match kernel.stalls() {
         0 => Ok(()),
-        stalls => Err(format!("the agent waited {stalls} times for an answer that the kernel does not send")),
+        stalls => Err(format!(
+            "the agent waited {stalls} times for an answer that the kernel does not send"
+        )),
     }
 }
 
@@ -215,8 +312,13 @@ pub(crate) fn check_flows(
     is_sample: bool,
     rng: &mut SmallRng,
 ) -> Result<u64, String> {
-    let mut connections =
-        expected::connections(service, client, rng.random_range(1024..FIRST_PORT), node, node_addresses);
+    let mut connections = expected::connections(
+        service,
+        client,
+        rng.random_range(1024..FIRST_PORT),
+        node,
+        node_addresses,
+    );
     if is_sample && !connections.is_empty() {
         let chosen = connections.swap_remove(rng.random_range(0..connections.len()));
         connections = vec![chosen];
@@ -229,7 +331,9 @@ pub(crate) fn check_flows(
         } else {
             kernel.evaluate(connection.connection(), &mut draw)
         };
-        connection.check(&fate).map_err(|what| format!("{what}; {service:#?}"))?;
+        connection
+            .check(&fate)
+            .map_err(|what| format!("{what}; {service:#?}"))?;
     }
     kernel.close_connections(|connection| connection.client.port() < FIRST_PORT);
     Ok(connections.len() as u64)

@@ -33,12 +33,20 @@ impl LocalAddresses {
 
     /// All.
     pub(crate) fn all(&self) -> BTreeSet<IpAddr> {
-        self.0.iter().copied().chain([NODE_ADDRESS, NODE_IPV6.into()]).collect()
+        self.0
+            .iter()
+            .copied()
+            .chain([NODE_ADDRESS, NODE_IPV6.into()])
+            .collect()
     }
 
     /// Those of IPv4 on which node ports answer.
     pub(crate) fn with_node_ports(&self) -> BTreeSet<IpAddr> {
-        let others = self.0.iter().copied().filter(|address| *address != OTHERS[2]);
+        let others = self
+            .0
+            .iter()
+            .copied()
+            .filter(|address| *address != OTHERS[2]);
         others.chain([NODE_ADDRESS]).collect()
     }
 }

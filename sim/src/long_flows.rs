@@ -45,16 +45,32 @@ impl LongFlows {
     }
 
     /// Opens a flow, with a reply to half of them.
-    pub(crate) fn open(&mut self, kernel: &ModelKernel, expected: &ExpectedConnection, rng: &mut SmallRng) {
+    pub(crate) fn open(
+        &mut self,
+        kernel: &ModelKernel,
+        expected: &ExpectedConnection,
+        rng: &mut SmallRng,
+    ) {
         let new = expected.connection();
-        let known: BTreeSet<u32> = kernel.connections().iter().map(|connection| connection.id).collect();
+        let known: BTreeSet<u32> = kernel
+            .connections()
+            .iter()
+            .map(|connection| connection.id)
+            .collect();
         let fate = kernel.open(new, &mut |bound| rng.random_range(0..bound));
-        let opened = kernel.connections().into_iter().find(|connection| !known.contains(&connection.id));
+        let opened = kernel
+            .connections()
+            .into_iter()
+            .find(|connection| !known.contains(&connection.id));
         if let (Fate::Delivered { .. }, Some(connection)) = (fate, opened) {
             if rng.random() {
                 kernel.answer(connection.id);
             }
-            let flow = LongFlow { connection: connection.clone(), is_served: true, is_forgotten: false };
+            let flow = LongFlow {
+                connection: connection.clone(),
+                is_served: true,
+                is_forgotten: false,
+            };
             self.flows.insert(connection.id, flow);
         }
     }
@@ -89,12 +105,22 @@ impl LongFlows {
     }
 
     /// Checks the flows of an agent at rest, and forgets those that have ended.
-    pub(crate) fn check(&mut self, kernel: &ModelKernel, served: &ServedFrontends) -> Result<(), String> {
-        let present: BTreeMap<u32, Connection> =
-            kernel.connections().into_iter().map(|connection| (connection.id, connection)).collect();
+    pub(crate) fn check(
+        &mut self,
+        kernel: &ModelKernel,
+        served: &ServedFrontends,
+    ) -> Result<(), String> {
+        let present: BTreeMap<u32, Connection> = kernel
+            .connections()
+            .into_iter()
+            .map(|connection| (connection.id, connection))
+            .collect();
         for flow in self.flows.values().filter(|flow| flow.is_served) {
             if !present.contains_key(&flow.connection.id) {
-                return Err(format!("a flow to a backend that serves it was deleted: {:?}", flow.connection));
+                return Err(format!(
+                    "a flow to a backend that serves it was deleted: {:?}",
+                    flow.connection
+                ));
             }
         }
         self.flows.retain(|id, _| present.contains_key(id));

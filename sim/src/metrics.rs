@@ -11,8 +11,11 @@ use contiv_agent::{
 };
 
 /// Gauges of times or of the last verification, which do not depend only on the current state.
-const OF_PAST_EVENTS: [&str; 3] =
-    ["process_", "contiv_sync_proxy_rules_last_timestamp_seconds", "contiv_drift"];
+const OF_PAST_EVENTS: [&str; 3] = [
+    "process_",
+    "contiv_sync_proxy_rules_last_timestamp_seconds",
+    "contiv_drift",
+];
 
 /// One reading.
 #[derive(Debug)]
@@ -32,11 +35,17 @@ impl Scrape {
             let name = line.strip_prefix("# TYPE ")?.strip_suffix(" gauge")?;
             Some(name.to_owned())
         });
-        let series = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
-            let (series, value) = line.rsplit_once(' ')?;
-            Some((series.to_owned(), value.to_owned()))
-        });
-        Self { series: series.collect(), gauges: gauges.collect() }
+        let series = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| {
+                let (series, value) = line.rsplit_once(' ')?;
+                Some((series.to_owned(), value.to_owned()))
+            });
+        Self {
+            series: series.collect(),
+            gauges: gauges.collect(),
+        }
     }
 
     /// The gauges that depend only on the state, a line each.
@@ -46,11 +55,17 @@ impl Scrape {
             self.gauges.contains(name) && !OF_PAST_EVENTS.iter().any(|past| name.starts_with(past))
         };
         let lines = self.series.iter().filter(|(series, _)| is_of_state(series));
-        lines.map(|(series, value)| format!("{series} {value}")).collect::<Vec<_>>().join("\n")
+        lines
+            .map(|(series, value)| format!("{series} {value}"))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// The value of a counter with these labels; 0 if it does not exist yet.
     pub(crate) fn count(&self, series: &str) -> u64 {
-        self.series.get(series).and_then(|value| value.parse().ok()).unwrap_or_default()
+        self.series
+            .get(series)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or_default()
     }
 }

@@ -31,7 +31,10 @@ pub(crate) struct Receivers {
 
 impl Default for Receivers {
     fn default() -> Self {
-        Self { health_checks: HealthChecks::default(), metrics: Metrics::new(0) }
+        Self {
+            health_checks: HealthChecks::default(),
+            metrics: Metrics::new(0),
+        }
     }
 }
 

@@ -79,24 +79,40 @@ impl PodCallers {
 
     fn add_pod(&mut self, pod: PodId, interface: InterfaceName, now: Duration) -> Input {
         let request = self.ask(pod.clone(), Some(interface.clone()), now);
-        Input::AddPod { pod, interface, wait: Some((REQUEST_TIMEOUT, request)) }
+        Input::AddPod {
+            pod,
+            interface,
+            wait: Some((REQUEST_TIMEOUT, request)),
+        }
     }
 
     fn ask(&mut self, pod: PodId, interface: Option<InterfaceName>, now: Duration) -> RequestId {
         self.last_request += 1;
         let request = RequestId(self.last_request);
-        self.waiting.insert(request, Waiting { pod, interface, until: now + REQUEST_TIMEOUT });
+        self.waiting.insert(
+            request,
+            Waiting {
+                pod,
+                interface,
+                until: now + REQUEST_TIMEOUT,
+            },
+        );
         request
     }
 
     /// A caller gets its answer.
     pub(crate) fn on_answer(&mut self, request: RequestId, answer: &Answer) -> Result<(), String> {
         let Some(Waiting { pod, interface, .. }) = self.waiting.remove(&request) else {
-            return Err(format!("{request:?} got an answer without waiting for one: {answer:?}"));
+            return Err(format!(
+                "{request:?} got an answer without waiting for one: {answer:?}"
+            ));
         };
         let last = self.confirmed.entry(pod.clone()).or_default();
         if answer.is_ok() && last.request < request.0 {
-            *last = ConfirmedRequest { request: request.0, interface };
+            *last = ConfirmedRequest {
+                request: request.0,
+                interface,
+            };
             self.unknown.remove(&pod);
         }
         Ok(())
@@ -118,7 +134,9 @@ impl PodCallers {
 
     /// Compares with the attached pods.
     pub(crate) fn check(&self, attached: &Attached, now: Duration) -> Result<(), String> {
-        if let Some((request, waiting)) = self.waiting.iter().find(|(_, waiting)| waiting.until < now) {
+        if let Some((request, waiting)) =
+            self.waiting.iter().find(|(_, waiting)| waiting.until < now)
+        {
             return Err(format!("{request:?} has no answer in time: {waiting:?}"));
         }
         let is_known = |pod: &PodId| {

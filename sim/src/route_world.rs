@@ -56,10 +56,17 @@ impl RouteWorld {
     /// A world determined by this seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let grouping = if rng.random() { Grouping::Plain } else { Grouping::Resilient { idle: 120 } };
+        let grouping = if rng.random() {
+            Grouping::Plain
+        } else {
+            Grouping::Resilient { idle: 120 }
+        };
         let options = RouteOptions {
             reach_from_node: rng.random(),
-            direct: DirectOptions { grouping, ..RouteOptions::default().direct },
+            direct: DirectOptions {
+                grouping,
+                ..RouteOptions::default().direct
+            },
             ..RouteOptions::default()
         };
         let kernel = ModelKernel::new();
@@ -96,7 +103,11 @@ impl RouteWorld {
         for _ in 0..steps {
             self.step().map_err(|what| {
                 let last = self.steps.len().saturating_sub(30);
-                format!("seed {} of routes: {what}\n{}", self.seed, self.steps[last..].join("\n"))
+                format!(
+                    "seed {} of routes: {what}\n{}",
+                    self.seed,
+                    self.steps[last..].join("\n")
+                )
             })?;
         }
         Ok(())
@@ -110,7 +121,8 @@ impl RouteWorld {
                 self.set_addresses(has_ipv6);
             }
             68..76 => {
-                let errno = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EINTR][self.rng.random_range(0..3)];
+                let errno =
+                    [Errno::ENOMEM, Errno::ENOBUFS, Errno::EINTR][self.rng.random_range(0..3)];
                 self.note(|| format!("the kernel refuses the next change: {errno}"));
                 self.kernel.refuse_routing(errno);
             }
@@ -138,11 +150,17 @@ impl RouteWorld {
     /// The node has both addresses, or only that of IPv4.
     fn set_addresses(&mut self, has_ipv6: bool) {
         self.note(|| format!("the node has an address of IPv6: {has_ipv6}"));
-        let own: BTreeSet<IpAddr> =
-            [NODE_ADDRESS].into_iter().chain(has_ipv6.then_some(NODE_IPV6.into())).collect();
+        let own: BTreeSet<IpAddr> = [NODE_ADDRESS]
+            .into_iter()
+            .chain(has_ipv6.then_some(NODE_IPV6.into()))
+            .collect();
         self.kernel.set_addresses(own.clone());
         let mut next = self.state.clone();
-        (next.node.local_ips, next.node.primary_ips, next.node.node_ips) = (own.clone(), own.clone(), own);
+        (
+            next.node.local_ips,
+            next.node.primary_ips,
+            next.node.node_ips,
+        ) = (own.clone(), own.clone(), own);
         self.apply(next);
     }
 
@@ -155,7 +173,8 @@ impl RouteWorld {
             6 => RoutingChange::DeleteRule(at),
             _ => {
                 // A change whose notification is lost.
-                self.kernel.lose_routing_notifications(RoutingChange::DeleteRoute(at));
+                self.kernel
+                    .lose_routing_notifications(RoutingChange::DeleteRoute(at));
                 self.note(|| "notifications are lost".to_owned());
                 return;
             }
@@ -174,10 +193,18 @@ impl RouteWorld {
             next.services.remove(&id);
         } else {
             let count = self.rng.random_range(0..5);
-            let addresses: BTreeSet<IpAddr> = (0..count).map(|_| random_address(&mut self.rng)).collect();
+            let addresses: BTreeSet<IpAddr> =
+                (0..count).map(|_| random_address(&mut self.rng)).collect();
             for other in next.services.values_mut().filter(|other| other.id != id) {
-                if other.external_ips.iter().any(|address| addresses.contains(address)) {
-                    let kept = other.external_ips.iter().filter(|address| !addresses.contains(address));
+                if other
+                    .external_ips
+                    .iter()
+                    .any(|address| addresses.contains(address))
+                {
+                    let kept = other
+                        .external_ips
+                        .iter()
+                        .filter(|address| !addresses.contains(address));
                     let kept = kept.copied().collect();
                     Arc::make_mut(other).external_ips = kept;
                 }
@@ -249,12 +276,25 @@ impl RouteWorld {
         self.checks += 1;
         self.kernel.forget_routing_faults();
         let mut verifier = RouteVerifier::on(self.kernel.shared(), self.options);
-        let verification = verifier.verify(&self.state).map_err(|error| error.to_string())?;
-        let rejected: BTreeSet<&ServiceId> =
-            self.last_report.rejected.iter().map(|rejected| &rejected.service).collect();
-        let is_unexpected =
-            |service: &Option<ServiceId>| service.as_ref().is_none_or(|service| !rejected.contains(service));
-        if let Some(drift) = verification.drift.iter().find(|drift| is_unexpected(&drift.service)) {
+        let verification = verifier
+            .verify(&self.state)
+            .map_err(|error| error.to_string())?;
+        let rejected: BTreeSet<&ServiceId> = self
+            .last_report
+            .rejected
+            .iter()
+            .map(|rejected| &rejected.service)
+            .collect();
+        let is_unexpected = |service: &Option<ServiceId>| {
+            service
+                .as_ref()
+                .is_none_or(|service| !rejected.contains(service))
+        };
+        if let Some(drift) = verification
+            .drift
+            .iter()
+            .find(|drift| is_unexpected(&drift.service))
+        {
             return Err(format!("the verifier finds a difference: {drift:?}"));
         }
         if self.are_pods_up {
@@ -262,7 +302,9 @@ impl RouteWorld {
         }
         let before = self.kernel.routing();
         let mut fresh = Routes::on(self.kernel.shared(), self.options);
-        let report = fresh.resync(&self.state).map_err(|error| error.to_string())?;
+        let report = fresh
+            .resync(&self.state)
+            .map_err(|error| error.to_string())?;
         if (report.added, report.removed) != (0, 0) {
             let after = self.kernel.routing();
             let gone: Vec<&String> = before.difference(&after).collect();
@@ -274,14 +316,19 @@ impl RouteWorld {
 
     /// Compares where packets to each address go with where they should.
     fn check_forwarding(&self) -> Result<(), String> {
-        let routed =
-            self.state.services.values().filter(|service| service.assignment.addresses == Carrier::Route);
+        let routed = self
+            .state
+            .services
+            .values()
+            .filter(|service| service.assignment.addresses == Carrier::Route);
         for service in routed {
             for address in service.addresses() {
                 let expected = expected(service, address);
                 let found = self.kernel.forwarding(address, self.options.direct.table);
                 if found != expected {
-                    return Err(format!("packets to {address} go to {found:?}, expected {expected:?}"));
+                    return Err(format!(
+                        "packets to {address} go to {found:?}, expected {expected:?}"
+                    ));
                 }
             }
         }
@@ -296,19 +343,33 @@ fn brief(changes: &ChangeSet) -> String {
             || "deleted".to_owned(),
             |service| {
                 let backend = |backend: &Backend| {
-                    let state = if backend.state == BackendState::Ready { "" } else { " terminating" };
+                    let state = if backend.state == BackendState::Ready {
+                        ""
+                    } else {
+                        " terminating"
+                    };
                     format!("{}*{}{state}", backend.address, backend.weight)
                 };
-                let backends: Vec<String> =
-                    service.ports.iter().flat_map(|port| &port.backends).map(backend).collect();
+                let backends: Vec<String> = service
+                    .ports
+                    .iter()
+                    .flat_map(|port| &port.backends)
+                    .map(backend)
+                    .collect();
                 let (carrier, policy) = (service.assignment.addresses, service.external_policy);
                 let addresses: Vec<IpAddr> = service.addresses().collect();
                 format!("{addresses:?} by {carrier:?}, {policy:?}: {backends:?}")
             },
         )
     };
-    let services = changes.services.iter().map(|(id, change)| format!("{id} {}", service(change)));
-    let node = changes.node.iter().map(|node| format!("node {:?}", node.local_ips));
+    let services = changes
+        .services
+        .iter()
+        .map(|(id, change)| format!("{id} {}", service(change)));
+    let node = changes
+        .node
+        .iter()
+        .map(|node| format!("node {:?}", node.local_ips));
     services.chain(node).collect::<Vec<_>>().join("; ")
 }
 
@@ -326,7 +387,17 @@ fn endpoint(is_ipv4: bool, is_local: bool, number: u8) -> IpAddr {
     if is_ipv4 {
         Ipv4Addr::new(10, 244, if is_local { 1 } else { 2 }, number).into()
     } else {
-        Ipv6Addr::new(0xfd44, if is_local { 1 } else { 2 }, 0, 0, 0, 0, 0, number.into()).into()
+        Ipv6Addr::new(
+            0xfd44,
+            if is_local { 1 } else { 2 },
+            0,
+            0,
+            0,
+            0,
+            0,
+            number.into(),
+        )
+        .into()
     }
 }
 
@@ -336,18 +407,37 @@ fn random_service(id: ServiceId, addresses: BTreeSet<IpAddr>, rng: &mut SmallRng
         let numbers: Vec<u8> = (1..=ENDPOINTS).collect();
         let count = rng.random_range(0..=4);
         for number in numbers.sample(rng, count) {
-            let state = if rng.random_bool(0.2) { BackendState::Terminating } else { BackendState::Ready };
+            let state = if rng.random_bool(0.2) {
+                BackendState::Terminating
+            } else {
+                BackendState::Ready
+            };
             let local = number.is_multiple_of(3);
             let address = endpoint(is_ipv4, local, *number);
             let weight = rng.random_range(1..4);
-            backends.push(Backend { state, weight, local, ..Backend::new((address, 8080).into()) });
+            backends.push(Backend {
+                state,
+                weight,
+                local,
+                ..Backend::new((address, 8080).into())
+            });
         }
     }
     if rng.random_bool(0.1) {
         let own = Backend::new((NODE_ADDRESS, 8080).into());
-        backends.push(Backend { local: true, host_network: true, ..own });
+        backends.push(Backend {
+            local: true,
+            host_network: true,
+            ..own
+        });
     }
-    let port = ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port: None, backends };
+    let port = ServicePort {
+        port: 80,
+        protocol: Protocol::Tcp,
+        name: "".into(),
+        node_port: None,
+        backends,
+    };
     let mut service = ContivService {
         external_ips: addresses.into_iter().collect(),
         ports: vec![port],
@@ -367,9 +457,12 @@ fn random_service(id: ServiceId, addresses: BTreeSet<IpAddr>, rng: &mut SmallRng
 /// here, else elsewhere. With policy Local only those here count.
 fn expected(service: &ContivService, address: IpAddr) -> Forwarding {
     let all = || service.ports.iter().flat_map(|port| &port.backends);
-    let is_allowed = |backend: &&Backend| backend.local || service.external_policy == TrafficPolicy::Cluster;
-    let of_family: Vec<&Backend> =
-        all().filter(|backend| backend.address.is_ipv4() == address.is_ipv4()).filter(is_allowed).collect();
+    let is_allowed =
+        |backend: &&Backend| backend.local || service.external_policy == TrafficPolicy::Cluster;
+    let of_family: Vec<&Backend> = all()
+        .filter(|backend| backend.address.is_ipv4() == address.is_ipv4())
+        .filter(is_allowed)
+        .collect();
     let order = [
         (BackendState::Ready, true),
         (BackendState::Ready, false),
@@ -377,15 +470,27 @@ fn expected(service: &ContivService, address: IpAddr) -> Forwarding {
         (BackendState::Terminating, false),
     ];
     let matching = |(state, local)| -> Vec<&Backend> {
-        let found = of_family.iter().filter(|backend| (backend.state, backend.local) == (state, local));
+        let found = of_family
+            .iter()
+            .filter(|backend| (backend.state, backend.local) == (state, local));
         found.copied().collect()
     };
-    let Some(chosen) = order.into_iter().map(matching).find(|found| !found.is_empty()) else {
+    let Some(chosen) = order
+        .into_iter()
+        .map(matching)
+        .find(|found| !found.is_empty())
+    else {
         return Forwarding::Dropped;
     };
     if chosen.iter().any(|backend| backend.host_network) {
         return Forwarding::Local;
     }
-    let next_hop = |backend: &&Backend| if backend.local { backend.address } else { router(backend.address) };
+    let next_hop = |backend: &&Backend| {
+        if backend.local {
+            backend.address
+        } else {
+            router(backend.address)
+        }
+    };
     Forwarding::NextHops(chosen.iter().map(next_hop).collect())
 }

@@ -33,7 +33,13 @@ pub struct Backup {
 impl Default for ModelStore {
     /// An empty store.
     fn default() -> Self {
-        Self { revision: 1, entries: BTreeMap::new(), log: VecDeque::new(), compacted: 1, epoch: 0 }
+        Self {
+            revision: 1,
+            entries: BTreeMap::new(),
+            log: VecDeque::new(),
+            compacted: 1,
+            epoch: 0,
+        }
     }
 }
 
@@ -55,9 +61,16 @@ impl ModelStore {
         for write in writes {
             match write {
                 Write::Put(key, value) => {
-                    let create_revision =
-                        self.entries.get(&key).map_or(revision, |entry| entry.create_revision);
-                    let entry = Entry { key: key.clone(), value, create_revision, mod_revision: revision };
+                    let create_revision = self
+                        .entries
+                        .get(&key)
+                        .map_or(revision, |entry| entry.create_revision);
+                    let entry = Entry {
+                        key: key.clone(),
+                        value,
+                        create_revision,
+                        mod_revision: revision,
+                    };
                     self.entries.insert(key, entry.clone());
                     changes.push(Change::Put(entry));
                 }
@@ -82,7 +95,10 @@ impl ModelStore {
 
     /// Makes a backup.
     pub fn backup(&self) -> Backup {
-        Backup { revision: self.revision, entries: self.entries.clone() }
+        Backup {
+            revision: self.revision,
+            entries: self.entries.clone(),
+        }
     }
 
     /// Restores a backup: revisions continue from that of the backup.
@@ -102,7 +118,11 @@ enum State {
     #[default]
     NeedsList,
     /// Pages of a list at one revision are being delivered.
-    Listing { revision: i64, epoch: u64, pages: VecDeque<Vec<Entry>> },
+    Listing {
+        revision: i64,
+        epoch: u64,
+        pages: VecDeque<Vec<Entry>>,
+    },
     /// Changes after this revision will be delivered.
     Watching { revision: i64, epoch: u64 },
 }
@@ -128,7 +148,11 @@ impl ModelFeed {
 
     /// An agent starts without any state.
     pub fn restart(&mut self) {
-        *self = Self { state: State::NeedsList, is_down: self.is_down, is_down_reported: false };
+        *self = Self {
+            state: State::NeedsList,
+            is_down: self.is_down,
+            is_down_reported: false,
+        };
     }
 
     /// Requests a list.
@@ -149,33 +173,51 @@ impl ModelFeed {
             if matches!(self.state, State::Listing { .. }) {
                 self.state = State::NeedsList;
             }
-            return (!std::mem::replace(&mut self.is_down_reported, true))
-                .then(|| FeedEvent::Down { reason: "simulated".to_owned() });
+            return (!std::mem::replace(&mut self.is_down_reported, true)).then(|| {
+                FeedEvent::Down {
+                    reason: "simulated".to_owned(),
+                }
+            });
         }
         match &mut self.state {
             State::NeedsList => {
                 let all: Vec<Entry> = store.entries.values().cloned().collect();
-                let mut pages: VecDeque<Vec<Entry>> =
-                    all.chunks(rng.random_range(1..=MAX_PAGE_SIZE)).map(<[Entry]>::to_vec).collect();
+                let mut pages: VecDeque<Vec<Entry>> = all
+                    .chunks(rng.random_range(1..=MAX_PAGE_SIZE))
+                    .map(<[Entry]>::to_vec)
+                    .collect();
                 if rng.random() {
                     pages.make_contiguous().reverse();
                 }
-                self.state = State::Listing { revision: store.revision, epoch: store.epoch, pages };
+                self.state = State::Listing {
+                    revision: store.revision,
+                    epoch: store.epoch,
+                    pages,
+                };
                 Some(FeedEvent::List(ListPart::Started))
             }
-            State::Listing { revision, epoch, pages } => {
+            State::Listing {
+                revision,
+                epoch,
+                pages,
+            } => {
                 if let Some(page) = pages.pop_front() {
                     return Some(FeedEvent::List(ListPart::Page(page)));
                 }
                 let (revision, epoch) = (*revision, *epoch);
                 self.state = State::Watching { revision, epoch };
                 self.is_down_reported = false;
-                Some(FeedEvent::List(ListPart::Complete { revision, problems: Vec::new() }))
+                Some(FeedEvent::List(ListPart::Complete {
+                    revision,
+                    problems: Vec::new(),
+                }))
             }
             State::Watching { revision, epoch } => {
                 if *epoch != store.epoch {
                     self.state = State::NeedsList;
-                    return Some(FeedEvent::Replaced { reason: "simulated".to_owned() });
+                    return Some(FeedEvent::Replaced {
+                        reason: "simulated".to_owned(),
+                    });
                 }
                 if *revision < store.compacted {
                     self.state = State::NeedsList;
@@ -191,9 +233,15 @@ impl ModelFeed {
                     .take(rng.random_range(1..=4))
                     .collect();
                 let last = next.last()?.revision;
-                let changes = next.iter().flat_map(|batch| batch.changes.iter().cloned()).collect();
+                let changes = next
+                    .iter()
+                    .flat_map(|batch| batch.changes.iter().cloned())
+                    .collect();
                 *revision = last;
-                Some(FeedEvent::Changed(Batch { revision: last, changes }))
+                Some(FeedEvent::Changed(Batch {
+                    revision: last,
+                    changes,
+                }))
             }
         }
     }

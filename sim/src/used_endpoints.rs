@@ -30,13 +30,21 @@ pub(crate) struct UsedEndpoints {
 impl UsedEndpoints {
     /// The disk lost unsynced data.
     pub(crate) fn forget(&mut self) {
-        *self = Self { stored: mem::take(&mut self.stored), is_void: true, ..Self::default() };
+        *self = Self {
+            stored: mem::take(&mut self.stored),
+            is_void: true,
+            ..Self::default()
+        };
     }
 
     /// The store was restored from a backup. The agent may keep what it had of an object whose restored value is invalid, so
     /// what the backup does not have does not count as removed.
     pub(crate) fn was_restored(&mut self, cluster: &Cluster) {
-        *self = Self { stored: cluster.endpoints(), is_void: true, ..Self::default() };
+        *self = Self {
+            stored: cluster.endpoints(),
+            is_void: true,
+            ..Self::default()
+        };
     }
 
     /// The agent stopped. It may start with an older state than that of the store, but not with an older one than its own.
@@ -48,29 +56,48 @@ impl UsedEndpoints {
     /// Clients have written, up to this revision.
     pub(crate) fn was_written(&mut self, cluster: &Cluster, revision: i64) {
         let stored = cluster.endpoints();
-        self.removed.extend(self.stored.difference(&stored).map(|endpoint| (*endpoint, revision)));
+        self.removed.extend(
+            self.stored
+                .difference(&stored)
+                .map(|endpoint| (*endpoint, revision)),
+        );
         self.stored = stored;
     }
 
     /// Compares the active services of an agent at this revision. `has_all`: the agent has applied the whole store.
-    pub(crate) fn check(&mut self, core: &Core, revision: i64, has_all: bool) -> Result<(), String> {
+    pub(crate) fn check(
+        &mut self,
+        core: &Core,
+        revision: i64,
+        has_all: bool,
+    ) -> Result<(), String> {
         self.is_void &= !has_all;
         if self.is_void {
             return Ok(());
         }
         let services = core.services();
-        let backends =
-            services.iter().flat_map(|service| service.ports.iter().flat_map(|port| &port.backends));
-        let active: BTreeSet<u32> = backends.map(|backend| Endpoint::number_of(backend.address)).collect();
+        let backends = services
+            .iter()
+            .flat_map(|service| service.ports.iter().flat_map(|port| &port.backends));
+        let active: BTreeSet<u32> = backends
+            .map(|backend| Endpoint::number_of(backend.address))
+            .collect();
         if active == self.active && self.inactive.is_empty() {
             return Ok(());
         }
         if let Some(endpoint) = active.intersection(&self.gone).next() {
-            return Err(format!("endpoint {endpoint} is used again, which the store no longer has"));
+            return Err(format!(
+                "endpoint {endpoint} is used again, which the store no longer has"
+            ));
         }
-        let unused = mem::take(&mut self.inactive).into_iter().chain(mem::take(&mut self.active));
+        let unused = mem::take(&mut self.inactive)
+            .into_iter()
+            .chain(mem::take(&mut self.active));
         for endpoint in unused.filter(|endpoint| !active.contains(endpoint)) {
-            let is_removed = self.removed.get(&endpoint).is_some_and(|removed| *removed <= revision);
+            let is_removed = self
+                .removed
+                .get(&endpoint)
+                .is_some_and(|removed| *removed <= revision);
             if is_removed {
                 self.gone.insert(endpoint)
             } else {

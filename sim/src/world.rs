@@ -19,10 +19,14 @@ use contiv_agent::node::{
     MetricSink as _,
     core::{Core, own_node_key},
     decode::{Decoder, StoreEvent},
-    message::{Answer, Input, MirrorReport, Now, Output, RequestId, VerifierReport, Work, WorkDone},
+    message::{
+        Answer, Input, MirrorReport, Now, Output, RequestId, VerifierReport, Work, WorkDone,
+    },
 };
 use contiv_model::NodeName;
-use contiv_renderer::{Renderer, Report, Watch, nftables::Nftables, poison_isolator::PoisonIsolator};
+use contiv_renderer::{
+    Renderer, Report, Watch, nftables::Nftables, poison_isolator::PoisonIsolator,
+};
 use contiv_store::Change;
 use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng, rngs::SmallRng};
@@ -79,7 +83,11 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "violation with seed {} after {:?}: {}", self.seed, self.at, self.what)?;
+        writeln!(
+            f,
+            "violation with seed {} after {:?}: {}",
+            self.seed, self.at, self.what
+        )?;
         write!(f, "{}", self.trace)
     }
 }
@@ -261,19 +269,28 @@ impl World {
         let (mut left, mut skipped_faults) = (violation, Vec::new());
         for fault in faults::ALL {
             skipped_faults.push(fault);
-            let mut world = Self { skipped_faults: skipped_faults.clone(), ..Self::new(left.seed) };
+            let mut world = Self {
+                skipped_faults: skipped_faults.clone(),
+                ..Self::new(left.seed)
+            };
             match world.run(left.at) {
                 Err(violation) => left = violation,
                 Ok(()) => drop(skipped_faults.pop()),
             }
         }
-        let needed = faults::ALL.into_iter().filter(|fault| !skipped_faults.contains(fault)).collect();
+        let needed = faults::ALL
+            .into_iter()
+            .filter(|fault| !skipped_faults.contains(fault))
+            .collect();
         (left, needed)
     }
 
     /// The totals so far.
     pub fn stats(&self) -> Stats {
-        Stats { time: self.clock, ..self.stats }
+        Stats {
+            time: self.clock,
+            ..self.stats
+        }
     }
 
     /// Ends [`Self::run`] early, without a violation, once this is true.
@@ -289,10 +306,15 @@ impl World {
         self.catch_panics(|world| world.run_until(world.clock + duration))
     }
 
-    fn catch_panics(&mut self, run: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), Violation> {
+    fn catch_panics(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), Violation> {
         // After a panic only the trace of the world is used.
         let result = panic::catch_unwind(AssertUnwindSafe(|| run(self)));
-        result.unwrap_or_else(|payload| Err(describe_panic(&*payload))).map_err(|what| self.violation(what))
+        result
+            .unwrap_or_else(|payload| Err(describe_panic(&*payload)))
+            .map_err(|what| self.violation(what))
     }
 
     fn run_until(&mut self, end: Duration) -> Result<(), String> {
@@ -322,20 +344,30 @@ impl World {
     }
 
     fn violation(&self, what: String) -> Violation {
-        Violation { seed: self.seed, at: self.clock, what, trace: self.trace() }
+        Violation {
+            seed: self.seed,
+            at: self.clock,
+            what,
+            trace: self.trace(),
+        }
     }
 
     fn note(&mut self, what: impl FnOnce() -> String) {
         if self.trace.len() == MAX_TRACE_STEPS {
             self.trace.pop_front();
         }
-        self.trace.push_back(format!("{:>12.6} s  {}", self.clock.as_secs_f64(), what()));
+        self.trace
+            .push_back(format!("{:>12.6} s  {}", self.clock.as_secs_f64(), what()));
     }
 
     fn now(&mut self) -> Now {
         let nanoseconds = self.clock.as_nanos().try_into().unwrap_or(i128::MAX);
         let time = Timestamp::from_nanosecond(nanoseconds).unwrap_or(Timestamp::MAX);
-        Now { instant: self.base + self.clock, time, random: self.rng.random() }
+        Now {
+            instant: self.base + self.clock,
+            time,
+            random: self.rng.random(),
+        }
     }
 
     /// A random duration up to `most`, usually much shorter.
@@ -360,14 +392,24 @@ impl World {
                 next.extend(agent.work.as_ref().map(|(at, _)| (*at, Step::Work)));
                 next.extend(agent.arriving.front().map(|(at, _)| (*at, Step::Arrive)));
                 let deadline = agent.core.deadline();
-                next.extend(deadline.map(|at| (at.saturating_duration_since(self.base), Step::Timer)));
+                next.extend(
+                    deadline.map(|at| (at.saturating_duration_since(self.base), Step::Timer)),
+                );
             }
         }
         // Several steps at one time are performed in the order of `Step`.
-        let Some((at, step)) = next.into_iter().min_by_key(|(at, step)| (*at, *step)) else { return Ok(()) };
-        self.steps_at_once = if at > self.clock { 0 } else { self.steps_at_once + 1 };
+        let Some((at, step)) = next.into_iter().min_by_key(|(at, step)| (*at, *step)) else {
+            return Ok(());
+        };
+        self.steps_at_once = if at > self.clock {
+            0
+        } else {
+            self.steps_at_once + 1
+        };
         if self.steps_at_once > MAX_STEPS_AT_ONE_TIME {
-            return Err(format!("the step {step:?} is repeated without end, and time does not advance"));
+            return Err(format!(
+                "the step {step:?} is repeated without end, and time does not advance"
+            ));
         }
         self.clock = self.clock.max(at);
         self.kernel.set_time(self.clock);
@@ -385,7 +427,8 @@ impl World {
 
     fn commit(&mut self, writes: Vec<Write>) {
         self.store.commit(writes);
-        self.used_endpoints.was_written(&self.cluster, self.store.revision());
+        self.used_endpoints
+            .was_written(&self.cluster, self.store.revision());
         self.note_served();
     }
 
@@ -397,8 +440,16 @@ impl World {
     /// The frontends of the stored services. Without the Node object those at addresses that it had are unknown.
     fn served_frontends(&self) -> ServedFrontends {
         let node = self.cluster.node();
-        let node_addresses = node.map(|node| self.addresses.with_node_ports().into_iter().chain(node.ipv6()));
-        ServedFrontends::of(&self.cluster, &node_addresses.into_iter().flatten().collect())
+        let node_addresses = node.map(|node| {
+            self.addresses
+                .with_node_ports()
+                .into_iter()
+                .chain(node.ipv6())
+        });
+        ServedFrontends::of(
+            &self.cluster,
+            &node_addresses.into_iter().flatten().collect(),
+        )
     }
 
     /// Opens a flow to one of the addresses of a service that goes on.
@@ -456,7 +507,10 @@ impl World {
             Step::Deliver => self.deliver(),
             Step::Work => self.work(),
             Step::Arrive => {
-                let input = self.agent.as_mut().and_then(|agent| agent.arriving.pop_front());
+                let input = self
+                    .agent
+                    .as_mut()
+                    .and_then(|agent| agent.arriving.pop_front());
                 if let Some((_, input)) = input {
                     self.handle(input);
                 }
@@ -499,7 +553,8 @@ impl World {
             Fault::ConfirmDeletions => self.handle(Input::ConfirmDeletions(OPERATOR)),
             Fault::AddPod if self.agent.is_some() => {
                 // Callers wait, and additions fail, where the renderer is in trouble.
-                let trouble = [Fault::SlowRenderer, Fault::RendererPanic][self.rng.random_range(0..2)];
+                let trouble =
+                    [Fault::SlowRenderer, Fault::RendererPanic][self.rng.random_range(0..2)];
                 if self.rng.random() && !self.skipped_faults.contains(&trouble) {
                     self.inject(trouble);
                 }
@@ -539,11 +594,16 @@ impl World {
             Fault::RefuseBatch => self.kernel.inject(KernelFault::RefuseBatch(Errno::ENOMEM)),
             Fault::RefuseMessage => {
                 let message = self.rng.random_range(0..20);
-                self.kernel.inject(KernelFault::RefuseMessage { message, errno: Errno::ENOMEM });
+                self.kernel.inject(KernelFault::RefuseMessage {
+                    message,
+                    errno: Errno::ENOMEM,
+                });
             }
             Fault::LoseAnswer => self.kernel.inject(KernelFault::LoseAnswer),
             Fault::InterruptDump => self.kernel.inject(KernelFault::InterruptDump),
-            Fault::RefuseSending => self.kernel.inject(KernelFault::RefuseSending(Errno::ENOBUFS)),
+            Fault::RefuseSending => self
+                .kernel
+                .inject(KernelFault::RefuseSending(Errno::ENOBUFS)),
             Fault::LoseNotifications => {
                 self.kernel.overflow_notifications();
             }
@@ -642,11 +702,17 @@ impl World {
         let Some(event) = self.feed.next(&self.store, &mut self.rng) else {
             // Nothing changes before a client writes, or something fails.
             let wake = self.next_write.min(self.next_fault).max(self.clock);
-            let idle = if self.is_resting { self.clock + Duration::from_secs(1) } else { wake };
+            let idle = if self.is_resting {
+                self.clock + Duration::from_secs(1)
+            } else {
+                wake
+            };
             agent.next_delivery = agent.next_delivery.max(idle);
             return;
         };
-        let Some(event) = agent.decoder.decode(event) else { return };
+        let Some(event) = agent.decoder.decode(event) else {
+            return;
+        };
         let received = self.base + self.clock;
         if has_own_node(&event) {
             self.own_node.was_delivered(self.clock);
@@ -668,7 +734,9 @@ impl World {
         let delay = self.random_delay(Duration::from_millis(50));
         let panics = std::mem::take(&mut self.will_panic).then(|| self.rng.random());
         let Some(agent) = &mut self.agent else { return };
-        let Some((_, work)) = agent.work.take() else { return };
+        let Some((_, work)) = agent.work.take() else {
+            return;
+        };
         let name = work.name();
         if agent.watch.is_none() && matches!(work, Work::Resync(_) | Work::Heal(_)) {
             agent.watch = agent.renderer.watch().ok().flatten();
@@ -685,10 +753,17 @@ impl World {
             agent.lose_renderer(&self.kernel, self.is_table_owned);
             result = Err("panicked: simulated".to_owned());
         }
-        let failure = result.as_ref().err().map_or_else(String::new, |error| format!(": {error}"));
+        let failure = result
+            .as_ref()
+            .err()
+            .map_or_else(String::new, |error| format!(": {error}"));
         let is_watched = agent.watch.is_some();
-        let done =
-            WorkDone { renderer: RENDERER.into(), result, is_watched, duration: Duration::from_millis(1) };
+        let done = WorkDone {
+            renderer: RENDERER.into(),
+            result,
+            is_watched,
+            duration: Duration::from_millis(1),
+        };
         self.note(|| format!("the renderer finished {name}{failure}"));
         self.arrive(delay, Input::WorkDone(done));
     }
@@ -702,14 +777,19 @@ impl World {
         }
         agent.lose_renderer(&self.kernel, self.is_table_owned);
         let delay = self.random_delay(Duration::from_millis(50));
-        self.arrive(delay, Input::RendererLost(RENDERER.into(), "panicked: simulated".to_owned()));
+        self.arrive(
+            delay,
+            Input::RendererLost(RENDERER.into(), "panicked: simulated".to_owned()),
+        );
     }
 
     /// Delivers foreign changes from the watch, as its thread does.
     fn deliver_foreign_changes(&mut self) {
         loop {
             let Some(agent) = &mut self.agent else { return };
-            let Some(watch) = &mut agent.watch else { return };
+            let Some(watch) = &mut agent.watch else {
+                return;
+            };
             let change = match watch.try_next() {
                 Ok(Poll::Ready(Some(change))) => Ok(change),
                 Ok(Poll::Ready(None) | Poll::Pending) => return,
@@ -728,7 +808,9 @@ impl World {
     fn arrive(&mut self, delay: Duration, input: Input) {
         let Some(agent) = &mut self.agent else { return };
         let last = agent.arriving.back().map_or(Duration::ZERO, |(at, _)| *at);
-        agent.arriving.push_back(((self.clock + delay).max(last), input));
+        agent
+            .arriving
+            .push_back(((self.clock + delay).max(last), input));
     }
 
     /// Passes an input to the core, and executes its outputs.
@@ -744,18 +826,30 @@ impl World {
         let was_synced = agent.core.status().synced;
         let handled = if was_synced { 1 } else { agent.waiting.max(1) };
         // A first list replaces the saved state.
-        let before = if was_synced { agent.core.services().len() } else { self.disk.services() };
+        let before = if was_synced {
+            agent.core.services().len()
+        } else {
+            self.disk.services()
+        };
         let held_before = agent.core.status().held_deletions;
-        self.confirmation.on_input(&input, held_before.as_ref(), now.time);
+        self.confirmation
+            .on_input(&input, held_before.as_ref(), now.time);
         let pod_request = match &input {
-            Input::AddPod { wait: Some((_, request)), .. } => Some(("pod-added", *request)),
+            Input::AddPod {
+                wait: Some((_, request)),
+                ..
+            } => Some(("pod-added", *request)),
             Input::DeletePod(_, request) => Some(("pod-deleted", *request)),
             _ => None,
         };
         agent.history.on_input(&input, now);
-        agent.core.handle(input, now, &mut |output| out.push(output));
+        agent
+            .core
+            .handle(input, now, &mut |output| out.push(output));
         if let Some((kind, request)) = pod_request {
-            agent.history.on_pod_request(kind, answer_to(request, &out), now);
+            agent
+                .history
+                .on_pod_request(kind, answer_to(request, &out), now);
         }
         let status = agent.core.status();
         let gone = before.saturating_sub(agent.core.services().len());
@@ -763,9 +857,13 @@ impl World {
         let held = (held_before.as_ref(), status.held_deletions.as_ref());
         if can_delete
             && status.synced
-            && let Err(what) = self.confirmation.check(is_list, held, was_synced, gone, is_mass)
+            && let Err(what) = self
+                .confirmation
+                .check(is_list, held, was_synced, gone, is_mass)
         {
-            self.broken_invariant = Some(format!("{gone} of {before} services were removed at once: {what}"));
+            self.broken_invariant = Some(format!(
+                "{gone} of {before} services were removed at once: {what}"
+            ));
         }
         for output in out.drain(..) {
             self.execute(output);
@@ -780,11 +878,15 @@ impl World {
 
     /// Checks the invariants after each input.
     fn check_state(&mut self) -> Result<(), String> {
-        let Some(agent) = &self.agent else { return Ok(()) };
+        let Some(agent) = &self.agent else {
+            return Ok(());
+        };
         let status = agent.core.status();
-        let is_current = status.synced && !status.from_mirror && status.revision == self.store.revision();
+        let is_current =
+            status.synced && !status.from_mirror && status.revision == self.store.revision();
         let has_all = is_current && self.feed.is_idle(&self.store);
-        self.used_endpoints.check(&agent.core, status.revision, has_all)?;
+        self.used_endpoints
+            .check(&agent.core, status.revision, has_all)?;
         self.pods.check(agent.core.pods(), self.clock)
     }
 
@@ -805,9 +907,17 @@ impl World {
                 let verifier = agent.renderer.verifier();
                 let result = verifier.map_or_else(
                     || Err("there is no verifier".to_owned()),
-                    |mut verifier| verifier.verify(&snapshot).map_err(|error| error.to_string()),
+                    |mut verifier| {
+                        verifier
+                            .verify(&snapshot)
+                            .map_err(|error| error.to_string())
+                    },
                 );
-                let report = VerifierReport { renderer, result, duration: Duration::from_millis(1) };
+                let report = VerifierReport {
+                    renderer,
+                    result,
+                    duration: Duration::from_millis(1),
+                };
                 let delay = self.random_delay(Duration::from_millis(300));
                 self.arrive(delay, Input::Verified(report));
             }
@@ -815,7 +925,10 @@ impl World {
                 if let Some(revision) = self.disk.save(saving) {
                     self.own_node.was_saved();
                     let delay = self.random_delay(Duration::from_secs(1));
-                    let written = MirrorReport::Written { revision, is_behind: false };
+                    let written = MirrorReport::Written {
+                        revision,
+                        is_behind: false,
+                    };
                     self.arrive(delay, Input::Mirror(written));
                 }
             }
@@ -854,10 +967,17 @@ impl World {
             served.insert(number, (service, is_valid));
         }
         self.stable.retain(|number, (_, known)| {
-            served.get(number).is_some_and(|(service, is_valid)| *is_valid || service == known)
+            served
+                .get(number)
+                .is_some_and(|(service, is_valid)| *is_valid || service == known)
         });
         for (number, (service, is_valid)) in served {
-            if is_valid && self.stable.get(&number).is_none_or(|(_, known)| *known != service) {
+            if is_valid
+                && self
+                    .stable
+                    .get(&number)
+                    .is_none_or(|(_, known)| *known != service)
+            {
                 self.stable.insert(number, (clock, service));
             }
         }
@@ -872,14 +992,21 @@ impl World {
     /// The facts of the node that the agent must have applied by now.
     fn known_node(&self) -> Option<NodeFacts> {
         let is_due = |since: Duration| since + invariants::CONVERGENCE_LIMIT < self.clock;
-        let is_known = self.own_node.known_since().is_some_and(is_due) && self.cluster.node().is_some();
-        self.stable_node.filter(|(since, _)| is_known && is_due(*since)).map(|(_, node)| node)
+        let is_known =
+            self.own_node.known_since().is_some_and(is_due) && self.cluster.node().is_some();
+        self.stable_node
+            .filter(|(since, _)| is_known && is_due(*since))
+            .map(|(_, node)| node)
     }
 
     /// Connections to a service that has not changed for long must have the expected result, despite all faults.
     fn check_flows(&mut self) -> Result<(), String> {
         // A deleted service that is held keeps its addresses, though another one may have them in the store.
-        if self.agent.as_ref().is_some_and(|agent| agent.core.status().held_deletions.is_some()) {
+        if self
+            .agent
+            .as_ref()
+            .is_some_and(|agent| agent.core.status().held_deletions.is_some())
+        {
             self.last_disturbance = self.clock;
         }
         let is_due = |since: Duration| since + invariants::CONVERGENCE_LIMIT < self.clock;
@@ -887,7 +1014,10 @@ impl World {
             return Ok(());
         }
         let node = self.known_node();
-        let node_addresses = node.map(|_| NODE_ADDRESS).into_iter().collect::<BTreeSet<_>>();
+        let node_addresses = node
+            .map(|_| NODE_ADDRESS)
+            .into_iter()
+            .collect::<BTreeSet<_>>();
         let mut candidates = Vec::new();
         for (since, service) in self.stable.values() {
             let client = Client::ALL[self.rng.random_range(0..Client::ALL.len())];
@@ -907,7 +1037,8 @@ impl World {
             }
         }
         if self.rng.random_bool(0.1) && !candidates.is_empty() {
-            let (service, node) = candidates.swap_remove(self.rng.random_range(0..candidates.len()));
+            let (service, node) =
+                candidates.swap_remove(self.rng.random_range(0..candidates.len()));
             self.open_long_flow(&service, &node, &node_addresses);
         }
         Ok(())
@@ -938,10 +1069,20 @@ impl World {
         self.stats.rests += 1;
         self.compare()?;
         let node = self.cluster.node().unwrap_or_default();
-        let node_addresses = self.addresses.with_node_ports().into_iter().chain(node.ipv6()).collect();
+        let node_addresses = self
+            .addresses
+            .with_node_ports()
+            .into_iter()
+            .chain(node.ipv6())
+            .collect();
         self.kernel.run_background();
-        self.long_flows.check(&self.kernel, &self.served_frontends())?;
-        let served: Vec<ServedService> = self.cluster.served().map(|(_, service, _)| service).collect();
+        self.long_flows
+            .check(&self.kernel, &self.served_frontends())?;
+        let served: Vec<ServedService> = self
+            .cluster
+            .served()
+            .map(|(_, service, _)| service)
+            .collect();
         for service in served {
             for client in Client::ALL {
                 let flows = invariants::check_flows(
@@ -965,10 +1106,15 @@ impl World {
     }
 
     fn is_at_rest(&self) -> bool {
-        let Some(agent) = &self.agent else { return false };
-        let is_idle = agent.work.is_none() && agent.arriving.is_empty() && agent.core.working() == 0;
+        let Some(agent) = &self.agent else {
+            return false;
+        };
+        let is_idle =
+            agent.work.is_none() && agent.arriving.is_empty() && agent.core.working() == 0;
         let renderers = agent.core.renderers(self.base + self.clock);
-        let is_applied = renderers.iter().all(|view| view.state == "idle" && view.pending == "nothing");
+        let is_applied = renderers
+            .iter()
+            .all(|view| view.state == "idle" && view.pending == "nothing");
         is_idle
             && is_applied
             && agent.core.status().held_deletions.is_none()
@@ -980,14 +1126,23 @@ impl World {
         let now = self.base + self.clock;
         let agent = self.agent.as_mut().ok_or("the agent does not run")?;
         let saved = self.disk.entries();
-        let observed = ObservedState::of(&agent.core, &agent.receivers, saved, &mut agent.renderer, now);
+        let observed = ObservedState::of(
+            &agent.core,
+            &agent.receivers,
+            saved,
+            &mut agent.renderer,
+            now,
+        );
         observed.compare(&invariants::observe_fresh_start(
             &self.store,
             &self.addresses,
             agent.core.pods(),
         )?)?;
         if self.disk.pods() != agent.core.pods() {
-            return Err(format!("the saved pods differ from the attached ones: {:?}", self.disk.pods()));
+            return Err(format!(
+                "the saved pods differ from the attached ones: {:?}",
+                self.disk.pods()
+            ));
         }
         let scrape = Scrape::of(&agent.receivers.metrics, &agent.core, now);
         agent.history.check(&agent.core, &scrape, now)
@@ -1016,7 +1171,11 @@ fn new_kernel(addresses: &LocalAddresses) -> ModelKernel {
 }
 
 fn new_renderer(kernel: &ModelKernel, is_table_owned: bool) -> PoisonIsolator<Nftables> {
-    let new = if is_table_owned { Nftables::owning_on } else { Nftables::on };
+    let new = if is_table_owned {
+        Nftables::owning_on
+    } else {
+        Nftables::on
+    };
     PoisonIsolator::new(new(kernel.shared()))
 }
 
@@ -1036,7 +1195,12 @@ fn describe_panic(payload: &(dyn Any + Send)) -> String {
 }
 
 fn brief_writes(writes: &[Write]) -> String {
-    let name = |key: &str| key.rsplit("k8s/").next().unwrap_or_default().replace("/namespace/default", "");
+    let name = |key: &str| {
+        key.rsplit("k8s/")
+            .next()
+            .unwrap_or_default()
+            .replace("/namespace/default", "")
+    };
     let brief = |write: &Write| match write {
         Write::Put(key, value) if value.len() < 16 => format!("{} (bad)", name(key)),
         Write::Put(key, _) => name(key),
@@ -1047,8 +1211,14 @@ fn brief_writes(writes: &[Write]) -> String {
 
 fn brief(event: &StoreEvent) -> String {
     match event {
-        StoreEvent::Listed(list) => format!("a list of {} entries at {}", list.entries.len(), list.revision),
-        StoreEvent::Changed(batch, _) => format!("{} changes until {}", batch.changes.len(), batch.revision),
+        StoreEvent::Listed(list) => format!(
+            "a list of {} entries at {}",
+            list.entries.len(),
+            list.revision
+        ),
+        StoreEvent::Changed(batch, _) => {
+            format!("{} changes until {}", batch.changes.len(), batch.revision)
+        }
         other => format!("{other:?}"),
     }
 }
@@ -1075,10 +1245,18 @@ mod tests {
         let mut world = World::new(7);
         world.note(|| "before it".to_owned());
         let number = 3;
-        let violation = world.catch_panics(|_| panic!("test panic, {number}")).unwrap_err();
-        assert_eq!((violation.seed, violation.what.as_str()), (7, "panic: test panic, 3"));
+        let violation = world
+            .catch_panics(|_| panic!("test panic, {number}"))
+            .unwrap_err();
+        assert_eq!(
+            (violation.seed, violation.what.as_str()),
+            (7, "panic: test panic, 3")
+        );
         assert!(violation.trace.contains("before it"), "{violation}");
-        assert_eq!(world.catch_panics(|_| panic!("plain")).unwrap_err().what, "panic: plain");
+        assert_eq!(
+            world.catch_panics(|_| panic!("plain")).unwrap_err().what,
+            "panic: plain"
+        );
     }
 
     #[test]
@@ -1093,6 +1271,9 @@ mod tests {
     fn rests_are_an_hour_apart_however_long_it_runs() {
         let mut world = World::new(7);
         world.run(2 * REST_INTERVAL).unwrap();
-        assert_eq!((world.next_rest, world.stats().rests), (3 * REST_INTERVAL, 2));
+        assert_eq!(
+            (world.next_rest, world.stats().rests),
+            (3 * REST_INTERVAL, 2)
+        );
     }
 }

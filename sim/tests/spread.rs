@@ -8,7 +8,9 @@ use std::{
     sync::Arc,
 };
 
-use contiv_model::{Backend, Balance, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot};
+use contiv_model::{
+    Backend, Balance, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot,
+};
 use contiv_renderer::{
     Renderer,
     nftables::{Nftables, TableVerifier},
@@ -44,7 +46,10 @@ fn snapshot(weights: &Weights, balance: Balance) -> Snapshot {
     service.cluster_ips = [DESTINATION.ip()].into();
     service.balance = balance;
     service.ports = vec![port];
-    Snapshot { services: [(service.id.clone(), Arc::new(service))].into(), ..Snapshot::default() }
+    Snapshot {
+        services: [(service.id.clone(), Arc::new(service))].into(),
+        ..Snapshot::default()
+    }
 }
 
 /// A service that grows and shrinks, in the modelled kernel.
@@ -61,14 +66,21 @@ impl Service {
         let mut renderer = Nftables::on(kernel.shared());
         let weights = Weights::new();
         renderer.resync(&snapshot(&weights, balance)).unwrap();
-        Self { kernel, renderer, balance, weights }
+        Self {
+            kernel,
+            renderer,
+            balance,
+            weights,
+        }
     }
 
     fn scale(&mut self, change: impl FnOnce(&mut Weights)) {
         let before = snapshot(&self.weights, self.balance);
         change(&mut self.weights);
         let after = snapshot(&self.weights, self.balance);
-        self.renderer.update(&ChangeSet::between(&before, &after)).unwrap();
+        self.renderer
+            .update(&ChangeSet::between(&before, &after))
+            .unwrap();
     }
 
     /// The backend that a connection of this client reaches.
@@ -80,14 +92,20 @@ impl Service {
             interface: Some("eth0".to_owned()),
         };
         match self.kernel.evaluate(&connection, draw) {
-            Fate::Delivered { server: SocketAddr::V4(server), .. } => server.ip().octets()[3],
+            Fate::Delivered {
+                server: SocketAddr::V4(server),
+                ..
+            } => server.ip().octets()[3],
             other => panic!("{other:?}"),
         }
     }
 
     /// The backend of each slot.
     fn slots(&self) -> Vec<u8> {
-        let elements = TableVerifier::on(self.kernel.shared()).elements().unwrap().unwrap();
+        let elements = TableVerifier::on(self.kernel.shared())
+            .elements()
+            .unwrap()
+            .unwrap();
         let slot = |text: &String| {
             let (key, backend) = text.split_once(" : ").unwrap();
             let backend: Ipv4Addr = backend.split_once(" . ").unwrap().0.parse().unwrap();
@@ -95,7 +113,10 @@ impl Service {
             (slot, backend.octets()[3])
         };
         let slots: BTreeMap<u32, u8> = elements["backends4"].iter().map(slot).collect();
-        assert!(slots.keys().copied().eq((0..).take(slots.len())), "{slots:?}");
+        assert!(
+            slots.keys().copied().eq((0..).take(slots.len())),
+            "{slots:?}"
+        );
         slots.into_values().collect()
     }
 }
@@ -110,7 +131,10 @@ fn count(backends: impl IntoIterator<Item = u8>) -> Counts {
 
 /// Pearson's chi-square of what was counted, against shares; and its degrees of freedom.
 fn chi_square(counts: &Counts, shares: &Counts) -> (f64, f64) {
-    assert!(counts.keys().all(|backend| shares.contains_key(backend)), "{counts:?}");
+    assert!(
+        counts.keys().all(|backend| shares.contains_key(backend)),
+        "{counts:?}"
+    );
     let [all, total] = [counts, shares].map(|counts| f64::from(counts.values().sum::<u32>()));
     let of_backend = |(backend, share): (&u8, &u32)| {
         let expected = all * f64::from(*share) / total;
@@ -170,18 +194,32 @@ fn random_choice_is_by_weight_at_every_size() {
     grow_and_shrink(Balance::Random, |service, before, step, random| {
         let slots = service.slots();
         let shares = count(slots.iter().copied());
-        let weights: Counts =
-            service.weights.iter().map(|(one, weight)| (*one, u32::from(*weight))).collect();
+        let weights: Counts = service
+            .weights
+            .iter()
+            .map(|(one, weight)| (*one, u32::from(*weight)))
+            .collect();
         // Weights that have a common divisor need fewer slots.
-        let [of_shares, of_weights] = [&shares, &weights].map(|counts| counts.values().sum::<u32>());
+        let [of_shares, of_weights] =
+            [&shares, &weights].map(|counts| counts.values().sum::<u32>());
         let by_weight = |(one, share): (&u8, &u32)| share * of_weights == weights[one] * of_shares;
-        assert!(shares.keys().eq(weights.keys()) && shares.iter().all(by_weight), "{shares:?} {weights:?}");
+        assert!(
+            shares.keys().eq(weights.keys()) && shares.iter().all(by_weight),
+            "{shares:?} {weights:?}"
+        );
         if let Step::Removed(gone) = step
             && of_shares < u32::try_from(before.len()).unwrap()
         {
             let own = usize::try_from(count(before.iter().copied())[&gone]).unwrap();
-            let moved = slots.iter().zip(before).filter(|(new, old)| new != old).count();
-            assert!(moved <= own, "{moved} slots moved for {own} of backend {gone}");
+            let moved = slots
+                .iter()
+                .zip(before)
+                .filter(|(new, old)| new != old)
+                .count();
+            assert!(
+                moved <= own,
+                "{moved} slots moved for {own} of backend {gone}"
+            );
         }
         let client = Ipv4Addr::new(198, 51, 100, 7);
         let drawn = (0..CONNECTIONS_OF_STEP)
@@ -189,9 +227,15 @@ fn random_choice_is_by_weight_at_every_size() {
         let counts = count(drawn);
         connections += counts.values().sum::<u32>();
         let (found, freedom) = chi_square(&counts, &weights);
-        assert!(found <= highest_chi_square(freedom), "{found} of {freedom}: {counts:?} for {weights:?}");
+        assert!(
+            found <= highest_chi_square(freedom),
+            "{found} of {freedom}: {counts:?} for {weights:?}"
+        );
     });
-    assert!(connections > CONNECTIONS - 2 * CONNECTIONS_OF_STEP, "{connections}");
+    assert!(
+        connections > CONNECTIONS - 2 * CONNECTIONS_OF_STEP,
+        "{connections}"
+    );
 }
 
 /// The shares of slots are those of rendezvous hashing: right on average only. Within them clients spread evenly.
@@ -201,7 +245,12 @@ fn removed_backend_moves_only_its_own_clients() {
     let mut known: BTreeMap<Ipv4Addr, u8> = BTreeMap::new();
     grow_and_shrink(Balance::ClientAddress, |service, _, step, random| {
         if known.is_empty() {
-            let client = |_| (Ipv4Addr::from_bits(random.random_range(0x0b00_0000..0xdf00_0000)), 0);
+            let client = |_| {
+                (
+                    Ipv4Addr::from_bits(random.random_range(0x0b00_0000..0xdf00_0000)),
+                    0,
+                )
+            };
             known = (0..CONNECTIONS_OF_STEP).map(client).collect();
         }
         let mut counts = Counts::new();
@@ -211,13 +260,22 @@ fn removed_backend_moves_only_its_own_clients() {
                 Step::Added(new) => backend == new,
                 Step::Removed(gone) => *known == gone,
             };
-            assert!(backend == *known || may_move, "{client} moves from {known} to {backend}: {step:?}");
+            assert!(
+                backend == *known || may_move,
+                "{client} moves from {known} to {backend}: {step:?}"
+            );
             *known = backend;
             *counts.entry(backend).or_default() += 1;
             connections += 1;
         }
         let (found, freedom) = chi_square(&counts, &count(service.slots()));
-        assert!(found <= highest_chi_square(freedom), "{found} of {freedom}: {counts:?}");
+        assert!(
+            found <= highest_chi_square(freedom),
+            "{found} of {freedom}: {counts:?}"
+        );
     });
-    assert!(connections > CONNECTIONS - 2 * CONNECTIONS_OF_STEP, "{connections}");
+    assert!(
+        connections > CONNECTIONS - 2 * CONNECTIONS_OF_STEP,
+        "{connections}"
+    );
 }

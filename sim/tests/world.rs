@@ -8,7 +8,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn run(seed: u64, duration: Duration) -> Stats {
     let mut world = World::new(seed);
-    world.run(duration).unwrap_or_else(|violation| panic!("{violation}"));
+    world
+        .run(duration)
+        .unwrap_or_else(|violation| panic!("{violation}"));
     world.stats()
 }
 
@@ -18,7 +20,10 @@ fn simulated_nodes_keep_every_invariant() {
     for seed in 1000..1008 {
         stats.add(run(seed, 3 * HOUR));
     }
-    assert!(stats.inputs > 2000 && stats.faults > 500 && stats.restarts > 30, "{stats:?}");
+    assert!(
+        stats.inputs > 2000 && stats.faults > 500 && stats.restarts > 30,
+        "{stats:?}"
+    );
     assert!(stats.rests >= 8 && stats.flows > 1000, "{stats:?}");
 }
 

@@ -14,7 +14,11 @@ pub struct Backoff {
 impl Backoff {
     /// `first` is the full pause after the first failure, `max` the largest.
     pub const fn new(first: Duration, max: Duration) -> Self {
-        Self { first, max, failures: 0 }
+        Self {
+            first,
+            max,
+            failures: 0,
+        }
     }
 
     /// The same pauses up to another maximum.
@@ -26,9 +30,16 @@ impl Backoff {
     /// Counts a failure and returns the pause before the next attempt. `random` is from 0 (half of the full pause) to 1 (all of
     /// it), as from `rand::random()`; any other value counts as 1.
     pub fn next(&mut self, random: f64) -> Duration {
-        let full = self.first.saturating_mul(2_u32.saturating_pow(self.failures)).min(self.max);
+        let full = self
+            .first
+            .saturating_mul(2_u32.saturating_pow(self.failures))
+            .min(self.max);
         self.failures = self.failures.saturating_add(1);
-        let random = if (0.0..=1.0).contains(&random) { random } else { 1.0 };
+        let random = if (0.0..=1.0).contains(&random) {
+            random
+        } else {
+            1.0
+        };
         full.saturating_sub((full / 2).mul_f64(1.0 - random))
     }
 
@@ -57,7 +68,10 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        assert_eq!(pauses(1.0), [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(
+            pauses(1.0),
+            [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]
+        );
     }
 
     #[test]

@@ -53,28 +53,49 @@ impl DirStore {
     /// As [`DirStore::open`].
     pub async fn open_with(path: &Path, options: DirOptions) -> Result<Self, StoreError> {
         let commands = owner::start(path, options).await?;
-        Ok(Self { path: path.display().to_string(), commands })
+        Ok(Self {
+            path: path.display().to_string(),
+            commands,
+        })
     }
 
     /// Sends a command to the owner and awaits its answer.
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, StoreError> {
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, StoreError> {
         let gone = || StoreError::Unavailable {
             endpoint: format!("dir:{}", self.path),
             reason: "the thread that watches the folder has ended".to_owned(),
         };
         let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).await.map_err(|_| gone())?;
+        self.commands
+            .send(command(reply))
+            .await
+            .map_err(|_| gone())?;
         answer.await.map_err(|_| gone())
     }
 }
 
 impl Store for DirStore {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
-        self.ask(|reply| Command::List { prefix: prefix.to_owned(), reply }).boxed()
+        self.ask(|reply| Command::List {
+            prefix: prefix.to_owned(),
+            reply,
+        })
+        .boxed()
     }
 
-    fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
-        let answer = self.ask(move |reply| Command::Watch { prefix: prefix.to_owned(), revision, reply });
+    fn watch<'a>(
+        &'a self,
+        prefix: &'a str,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+        let answer = self.ask(move |reply| Command::Watch {
+            prefix: prefix.to_owned(),
+            revision,
+            reply,
+        });
         answer.map(Result::flatten).boxed()
     }
 

@@ -115,7 +115,10 @@ impl StoreError {
     /// True if changes may have been missed, so that only a list helps.
     pub(crate) const fn needs_list(&self) -> bool {
         self.is_other_history()
-            || matches!(self, Self::Compacted { .. } | Self::TooLarge { .. } | Self::Inconsistent { .. })
+            || matches!(
+                self,
+                Self::Compacted { .. } | Self::TooLarge { .. } | Self::Inconsistent { .. }
+            )
     }
 
     /// The pause that the store asks for; zero if it asks for none.
@@ -161,7 +164,11 @@ struct Printable<'a>(&'a str);
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|c| {
-            if c.is_control() { write!(f, "{}", c.escape_default()) } else { write!(f, "{c}") }
+            if c.is_control() {
+                write!(f, "{}", c.escape_default())
+            } else {
+                write!(f, "{c}")
+            }
         })
     }
 }
@@ -182,6 +189,9 @@ mod tests {
         };
         let text = problem.to_string();
         assert!(!text.contains(char::is_control), "{text:?}");
-        assert!(text.contains("we\\nb") && text.contains("labels.x\\ny"), "{text}");
+        assert!(
+            text.contains("we\\nb") && text.contains("labels.x\\ny"),
+            "{text}"
+        );
     }
 }

@@ -22,7 +22,9 @@ use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
 
-use crate::{Leases, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream};
+use crate::{
+    Leases, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream,
+};
 pub use access::EtcdAccess;
 use known::KnownPrefixes;
 use members::Members;
@@ -41,13 +43,18 @@ impl EtcdStore {
     /// # Errors
     /// When there is no endpoint.
     pub fn new(endpoints: &[String], access: EtcdAccess) -> Result<Self, StoreError> {
-        Ok(Self { members: Arc::new(Members::new(endpoints, access)?), known: Arc::default() })
+        Ok(Self {
+            members: Arc::new(Members::new(endpoints, access)?),
+            known: Arc::default(),
+        })
     }
 }
 
 impl Store for EtcdStore {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
-        self.members.read(move |session| list::list(session, &self.known, prefix, None).boxed()).boxed()
+        self.members
+            .read(move |session| list::list(session, &self.known, prefix, None).boxed())
+            .boxed()
     }
 
     fn list_pages<'a>(
@@ -57,13 +64,19 @@ impl Store for EtcdStore {
     ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
         async move {
             let list = |session| list::list(session, &self.known, prefix, Some(pages)).boxed();
-            let Snapshot { revision, problems, .. } = self.members.read(list).await?;
+            let Snapshot {
+                revision, problems, ..
+            } = self.members.read(list).await?;
             Ok((revision, problems))
         }
         .boxed()
     }
 
-    fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+    fn watch<'a>(
+        &'a self,
+        prefix: &'a str,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         let position = Position::at(revision);
         async move { self.resume_watch(prefix, &position).await }.boxed()
     }
@@ -75,7 +88,8 @@ impl Store for EtcdStore {
     ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         async move {
             let known = &self.known;
-            let watch = |session| watch::watch(session, Arc::clone(known), prefix, position).boxed();
+            let watch =
+                |session| watch::watch(session, Arc::clone(known), prefix, position).boxed();
             self.members.read(watch).await.inspect_err(|error| {
                 if error.is_other_history() {
                     known.forget(prefix);
@@ -88,7 +102,9 @@ impl Store for EtcdStore {
     fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
         async move {
             let member = self.members.reachable().await?;
-            member.call(move |session| commit::commit(session, transaction.clone()).boxed()).await
+            member
+                .call(move |session| commit::commit(session, transaction.clone()).boxed())
+                .await
         }
         .boxed()
     }

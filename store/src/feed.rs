@@ -3,7 +3,9 @@
 
 mod outage;
 
-use std::{collections::VecDeque, convert::Infallible, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque, convert::Infallible, ops::ControlFlow, sync::Arc, time::Duration,
+};
 
 use futures::{FutureExt, StreamExt};
 use tokio::{
@@ -13,8 +15,8 @@ use tokio::{
 use tracing::{debug, error, warn};
 
 use crate::{
-    Backoff, Batch, Entry, Inconsistency, Position, Problem, Snapshot, Store, StoreError, WatchEvent,
-    WatchStream,
+    Backoff, Batch, Entry, Inconsistency, Position, Problem, Snapshot, Store, StoreError,
+    WatchEvent, WatchStream,
     page::{Page, PageSender},
     position::ListPosition,
 };
@@ -164,7 +166,10 @@ impl From<StoreError> for Stop {
 
 impl Feed {
     /// Starts to list and watch everything below `prefix`, with each list as one snapshot. Must be called within a tokio runtime.
-    pub fn start(store: Arc<dyn Store>, prefix: impl Into<String>) -> (mpsc::Receiver<Delivery>, FeedHandle) {
+    pub fn start(
+        store: Arc<dyn Store>,
+        prefix: impl Into<String>,
+    ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
         Self::start_with(store, prefix.into(), false)
     }
 
@@ -183,7 +188,10 @@ impl Feed {
     ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let handle = FeedHandle { resync: Arc::clone(&resync), renewal: Arc::clone(&renewal) };
+        let handle = FeedHandle {
+            resync: Arc::clone(&resync),
+            renewal: Arc::clone(&renewal),
+        };
         let backoff = store.backoff();
         let relists = backoff.clone().up_to(MAX_RELIST_PAUSE);
         let feed = Self {
@@ -236,7 +244,9 @@ impl Feed {
             None => self.list().await?,
         };
         let store = Arc::clone(&self.store);
-        let mut watch = self.unless_stopped(store.resume_watch(&self.prefix, &position)).await??;
+        let mut watch = self
+            .unless_stopped(store.resume_watch(&self.prefix, &position))
+            .await??;
         let healthy_since = Instant::now();
         // After several lists only a watch that lasts ends the outage.
         let mut is_on_probation = self.is_relisting();
@@ -288,7 +298,11 @@ impl Feed {
                 listed = store.list(&self.prefix) => listed,
             };
             let snapshot = listed?;
-            debug!(revision = snapshot.revision, entries = snapshot.entries.len(), "listed the store");
+            debug!(
+                revision = snapshot.revision,
+                entries = snapshot.entries.len(),
+                "listed the store"
+            );
             let position = Position::of(&snapshot);
             self.on_listed();
             self.problems.clone_from(&snapshot.problems);
@@ -318,7 +332,8 @@ impl Feed {
         debug!(revision, "listed the store");
         self.on_listed();
         self.problems.clone_from(&problems);
-        self.send(FeedEvent::List(ListPart::Complete { revision, problems })).await?;
+        self.send(FeedEvent::List(ListPart::Complete { revision, problems }))
+            .await?;
         Ok(position.finish(revision))
     }
 
@@ -328,7 +343,10 @@ impl Feed {
                 *position = ListPosition::default();
                 self.send(FeedEvent::List(ListPart::Started)).await
             }
-            Page::Expect(entries) => self.send(FeedEvent::List(ListPart::Expected(entries))).await,
+            Page::Expect(entries) => {
+                self.send(FeedEvent::List(ListPart::Expected(entries)))
+                    .await
+            }
             Page::Entries(entries) => {
                 position.add(&entries);
                 self.send(FeedEvent::List(ListPart::Page(entries))).await
@@ -391,17 +409,29 @@ impl Feed {
     /// The problems without those of keys that have changed since: a list reports the problems of a key's value, and a change
     /// replaces the value. None if there are no such problems.
     fn without_changed(&self, batch: &Batch) -> Option<Vec<Problem>> {
-        let is_changed =
-            |problem: &&Problem| batch.changes.iter().any(|change| change.key() == problem.source);
-        let left: Vec<Problem> =
-            self.problems.iter().filter(|problem| !is_changed(problem)).cloned().collect();
+        let is_changed = |problem: &&Problem| {
+            batch
+                .changes
+                .iter()
+                .any(|change| change.key() == problem.source)
+        };
+        let left: Vec<Problem> = self
+            .problems
+            .iter()
+            .filter(|problem| !is_changed(problem))
+            .cloned()
+            .collect();
         (left.len() < self.problems.len()).then_some(left)
     }
 
     /// Reports the error if it is new, and waits before the next attempt.
     async fn recover(&mut self, error: StoreError) -> ControlFlow<()> {
         let needs_list = error.needs_list();
-        let backoff = if needs_list { &mut self.relists } else { &mut self.backoff };
+        let backoff = if needs_list {
+            &mut self.relists
+        } else {
+            &mut self.backoff
+        };
         // The store may ask many clients for the same pause at the same moment; the random part comes to it.
         let pause = error.requested_pause() + backoff.next(rand::random());
         if needs_list {
@@ -426,11 +456,16 @@ impl Feed {
             StoreError::Inconsistent { inconsistency, .. } => {
                 warn!(%error, "the store contradicts itself; listing it again");
                 let (inconsistency, reason) = (*inconsistency, error.to_string());
-                Some(FeedEvent::Inconsistent { inconsistency, reason })
+                Some(FeedEvent::Inconsistent {
+                    inconsistency,
+                    reason,
+                })
             }
             _ if error.is_other_history() => {
                 error!(%error, "the store has other data than before; listing it again");
-                Some(FeedEvent::Replaced { reason: error.to_string() })
+                Some(FeedEvent::Replaced {
+                    reason: error.to_string(),
+                })
             }
             _ if is_listed_soon => {
                 warn!(%error, "changes were missed; listing again");
@@ -441,14 +476,21 @@ impl Feed {
         if let Some(event) = event {
             self.send(event).await?;
         }
-        if is_listed_soon { Ok(()) } else { self.report_outage(&error).await }
+        if is_listed_soon {
+            Ok(())
+        } else {
+            self.report_outage(&error).await
+        }
     }
 
     async fn report_outage(&mut self, error: &StoreError) -> Result<(), Stop> {
         let now = Instant::now();
         let is_first = self.outage.is_none();
         let reason = error.to_string();
-        let report = self.outage.get_or_insert_with(|| Outage::begin(now)).add(&reason, now);
+        let report = self
+            .outage
+            .get_or_insert_with(|| Outage::begin(now))
+            .add(&reason, now);
         match report {
             Report::Cause if is_first => warn!(%error, "lost the store"),
             Report::Cause => warn!(%error, "the store is still lost, and for another reason"),
@@ -477,7 +519,10 @@ impl Feed {
         };
         self.make_room(size).await?;
         self.sizes.push_back(size);
-        self.events.send(Delivery { event, received }).await.map_err(|_| Stop::ReceiverGone)
+        self.events
+            .send(Delivery { event, received })
+            .await
+            .map_err(|_| Stop::ReceiverGone)
     }
 
     /// Waits until the pending events leave room for one of this size.
@@ -492,7 +537,10 @@ impl Feed {
         let stay = self.sizes.iter().rev().take_while(fits).count();
         if stay < self.sizes.len() {
             let free = self.events.max_capacity() - stay;
-            self.events.reserve_many(free).await.map_err(|_| Stop::ReceiverGone)?;
+            self.events
+                .reserve_many(free)
+                .await
+                .map_err(|_| Stop::ReceiverGone)?;
         }
         Ok(())
     }

@@ -38,7 +38,12 @@ impl FileVersions {
 fn version(file: &Path) -> Version {
     let metadata = fs::metadata(file).ok()?;
     let modified = (metadata.mtime(), metadata.mtime_nsec());
-    Some((metadata.ino(), modified, (metadata.ctime(), metadata.ctime_nsec()), metadata.size()))
+    Some((
+        metadata.ino(),
+        modified,
+        (metadata.ctime(), metadata.ctime_nsec()),
+        metadata.size(),
+    ))
 }
 
 #[cfg(test)]

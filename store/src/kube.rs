@@ -45,7 +45,9 @@ use futures::{
 };
 use tokio::sync::Mutex;
 
-use crate::{Backoff, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream};
+use crate::{
+    Backoff, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream,
+};
 pub use address::KubeAddress;
 use client::Client;
 pub use cluster::{ClusterError, KubeCluster, Node, Pod, PortForward};
@@ -93,7 +95,10 @@ impl KubeStore {
 
     /// As [`KubeStore::new`], after a run that has reached these versions: nothing older is listed.
     pub fn after(address: KubeAddress, scope: &Scope, reached: BTreeMap<Kind, i64>) -> Self {
-        let reached = reached.into_iter().map(|(kind, version)| (kind, version.to_string())).collect();
+        let reached = reached
+            .into_iter()
+            .map(|(kind, version)| (kind, version.to_string()))
+            .collect();
         Self {
             inner: Arc::new(Inner {
                 address,
@@ -143,12 +148,18 @@ impl KubeStore {
         let reached = self.inner.progress.reached();
         for attempt in 1..=MAX_LIST_ATTEMPTS {
             entries.begin().await;
-            match self.list_types(client, prefix, attempt, &reached, entries).await {
+            match self
+                .list_types(client, prefix, attempt, &reached, entries)
+                .await
+            {
                 Ok(versions) => {
                     // Only a list of the newest state can show that.
                     history::confirm_reached(&reached, &versions)?;
                     entries.send_rest().await;
-                    return Ok(self.inner.progress.begin(prefix, versions, &entries.problems));
+                    return Ok(self
+                        .inner
+                        .progress
+                        .begin(prefix, versions, &entries.problems));
                 }
                 Err(Failure::Gone | Failure::TooNew) => {}
                 Err(failure) => return Err(watch::error_of(failure, 0)),
@@ -167,16 +178,27 @@ impl KubeStore {
         entries: &mut Entries<'_>,
     ) -> Result<Versions, Failure> {
         let mut versions = Versions::new();
-        for resource in self.inner.resources.iter().filter(|resource| resource.has_keys_with(prefix)) {
+        for resource in self
+            .inner
+            .resources
+            .iter()
+            .filter(|resource| resource.has_keys_with(prefix))
+        {
             let origin = match attempt {
                 1 if self.inner.is_cached => {
                     let oldest = reached.get(&resource.kind).map(String::as_str);
-                    Origin::Cache { oldest: oldest.filter(|version| !version.is_empty()) }
+                    Origin::Cache {
+                        oldest: oldest.filter(|version| !version.is_empty()),
+                    }
                 }
                 MAX_LIST_ATTEMPTS => Origin::NewestWhole,
                 _ => Origin::Newest,
             };
-            versions.insert(resource.kind, self.list_type(client, prefix, resource, origin, entries).await?);
+            versions.insert(
+                resource.kind,
+                self.list_type(client, prefix, resource, origin, entries)
+                    .await?,
+            );
         }
         Ok(versions)
     }
@@ -221,7 +243,11 @@ impl KubeStore {
         let revision = position.revision();
         let versions = self.inner.progress.versions(prefix, revision)?;
         let is_just_listed = self.inner.progress.is_just_listed(prefix, revision);
-        let mut resources = self.inner.resources.iter().filter(|resource| resource.has_keys_with(prefix));
+        let mut resources = self
+            .inner
+            .resources
+            .iter()
+            .filter(|resource| resource.has_keys_with(prefix));
         let open = async |resource: &Resource| -> Result<ResourceStream, StoreError> {
             let version = versions.get(&resource.kind).cloned().unwrap_or_default();
             let (client, resource) = (client.clone(), resource.clone());
@@ -255,9 +281,17 @@ impl Store for KubeStore {
         let listed = self.with_client(async |client| {
             let mut entries = Entries::new(prefix, None);
             let revision = self.list_all(client, prefix, &mut entries).await?;
-            let Entries { rest: mut entries, problems, .. } = entries;
+            let Entries {
+                rest: mut entries,
+                problems,
+                ..
+            } = entries;
             entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));
-            Ok(Snapshot { revision, entries, problems })
+            Ok(Snapshot {
+                revision,
+                entries,
+                problems,
+            })
         });
         listed.boxed()
     }
@@ -275,7 +309,11 @@ impl Store for KubeStore {
         listed.boxed()
     }
 
-    fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+    fn watch<'a>(
+        &'a self,
+        prefix: &'a str,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         let position = Position::at(revision);
         async move { self.resume_watch(prefix, &position).await }.boxed()
     }
@@ -285,13 +323,17 @@ impl Store for KubeStore {
         prefix: &'a str,
         position: &'a Position,
     ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
-        self.with_client(async move |client| self.watch_all(client, prefix, position).await).boxed()
+        self.with_client(async move |client| self.watch_all(client, prefix, position).await)
+            .boxed()
     }
 
     fn transact(&self, _: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
         let refused = StoreError::Refused {
             action: "write".to_owned(),
-            reason: format!("{} is read only for contiv; use kubectl", self.inner.address),
+            reason: format!(
+                "{} is read only for contiv; use kubectl",
+                self.inner.address
+            ),
         };
         std::future::ready(Err(refused)).boxed()
     }

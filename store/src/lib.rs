@@ -41,7 +41,7 @@ pub use packed::PackedEntries;
 pub use page::PageSender;
 pub use position::{Position, WrittenKey};
 pub use store::{
-    Condition, LeaseId, Leases, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT, Transaction,
-    TransactionSize, WatchEvent, WatchStream, commit_in_chunks,
+    Condition, LeaseId, Leases, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT,
+    Transaction, TransactionSize, WatchEvent, WatchStream, commit_in_chunks,
 };
 pub use url::StoreUrl;

@@ -83,7 +83,10 @@ impl Mirror {
     ///
     /// # Errors
     /// When no file can be opened or created.
-    pub fn open(folder: &Path, source: &str) -> Result<(Self, Option<QuarantinedFile>), MirrorError> {
+    pub fn open(
+        folder: &Path,
+        source: &str,
+    ) -> Result<(Self, Option<QuarantinedFile>), MirrorError> {
         Self::open_before(folder, source, u64::MAX)
     }
 
@@ -100,37 +103,74 @@ impl Mirror {
         let path = folder.join(FILE);
         if fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink()) {
             // Its target would be written to.
-            return Err(MirrorError::Open { path, reason: "it is a symbolic link; remove it".to_owned() });
+            return Err(MirrorError::Open {
+                path,
+                reason: "it is a symbolic link; remove it".to_owned(),
+            });
         }
-        let create = || Database::builder().set_cache_size(CACHE_BYTES).create(&path);
+        let create = || {
+            Database::builder()
+                .set_cache_size(CACHE_BYTES)
+                .create(&path)
+        };
         let reason = match open_and_check(create, source) {
             Ok(database) => return Ok((Self::replayed(database, folder, source, before)?, None)),
             // A file with another owner, or one that cannot be opened, is not damaged.
             Err(LoadError::System(error)) => {
-                return Err(MirrorError::Open { path, reason: error.to_string() });
+                return Err(MirrorError::Open {
+                    path,
+                    reason: error.to_string(),
+                });
             }
             Err(LoadError::Content(reason)) => reason,
         };
-        let quarantine_file = QuarantinedFile { path: folder.join(QUARANTINED_FILE), reason };
-        let failed = |reason: String| MirrorError::Open { path: path.clone(), reason };
+        let quarantine_file = QuarantinedFile {
+            path: folder.join(QUARANTINED_FILE),
+            reason,
+        };
+        let failed = |reason: String| MirrorError::Open {
+            path: path.clone(),
+            reason,
+        };
         fs::rename(&path, &quarantine_file.path).map_err(|error| failed(error.to_string()))?;
         let database = open_and_check(create, source).map_err(|error| failed(error.to_string()))?;
-        Ok((Self::replayed(database, folder, source, before)?, Some(quarantine_file)))
+        Ok((
+            Self::replayed(database, folder, source, before)?,
+            Some(quarantine_file),
+        ))
     }
 
     /// A mirror to which the newer content of the log was added.
-    fn replayed(database: Database, folder: &Path, source: &str, before: u64) -> Result<Self, MirrorError> {
-        let (is_filled, number) =
-            guarded("read", || Ok((state(&database)?.is_some(), last_record(&database)?)))?;
-        let mut mirror = Self { database, last_record: number.unwrap_or_default() };
+    fn replayed(
+        database: Database,
+        folder: &Path,
+        source: &str,
+        before: u64,
+    ) -> Result<Self, MirrorError> {
+        let (is_filled, number) = guarded("read", || {
+            Ok((state(&database)?.is_some(), last_record(&database)?))
+        })?;
+        let mut mirror = Self {
+            database,
+            last_record: number.unwrap_or_default(),
+        };
         if let Some(number) = number {
             for unsaved in log::unsaved::read(folder, source, is_filled.then_some(number), before) {
                 match unsaved {
-                    Unsaved::Changes { number, revision, changes } => {
+                    Unsaved::Changes {
+                        number,
+                        revision,
+                        changes,
+                    } => {
                         mirror.last_record = number;
                         mirror.apply(revision, &changes)?;
                     }
-                    Unsaved::List { number, revision, keep, list } => {
+                    Unsaved::List {
+                        number,
+                        revision,
+                        keep,
+                        list,
+                    } => {
                         mirror.last_record = number;
                         mirror.replace(revision, list.into_entries(), &keep)?;
                     }
@@ -147,11 +187,22 @@ impl Mirror {
     pub fn summary(folder: &Path, source: &str, key: &str) -> MirrorSummary {
         let path = folder.join(FILE);
         let in_database = || {
-            let database = Database::builder().set_cache_size(CACHE_BYTES).open(&path)?;
-            let Some((_, _, count, _)) = state(&database)? else { return Ok(Default::default()) };
-            let has_key = database.begin_read()?.open_table(ENTRIES)?.get(key)?.is_some();
+            let database = Database::builder()
+                .set_cache_size(CACHE_BYTES)
+                .open(&path)?;
+            let Some((_, _, count, _)) = state(&database)? else {
+                return Ok(Default::default());
+            };
+            let has_key = database
+                .begin_read()?
+                .open_table(ENTRIES)?
+                .get(key)?
+                .is_some();
             let entries = count.try_into().unwrap_or(usize::MAX);
-            Ok((MirrorSummary { entries, has_key }, last_record(&database)?.unwrap_or(u64::MAX)))
+            Ok((
+                MirrorSummary { entries, has_key },
+                last_record(&database)?.unwrap_or(u64::MAX),
+            ))
         };
         let saved = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Default::default()),
@@ -160,12 +211,18 @@ impl Mirror {
         };
         // A database that cannot be read now may hold anything: its owner must read all of it.
         let Some((mut summary, number)) = saved else {
-            return MirrorSummary { entries: usize::MAX, has_key: true };
+            return MirrorSummary {
+                entries: usize::MAX,
+                has_key: true,
+            };
         };
         let mut list = MirrorSummary::default();
         log::unsaved::for_each_piece(folder, source, number, |piece| match piece {
             Piece::ListBegin { keep } => {
-                list = MirrorSummary { entries: keep.len(), has_key: keep.contains(key) };
+                list = MirrorSummary {
+                    entries: keep.len(),
+                    has_key: keep.contains(key),
+                };
             }
             Piece::Listed(entry) => list.count(entry, key),
             Piece::ListEnd => summary = list,
@@ -190,7 +247,9 @@ impl Mirror {
             return Ok(());
         }
         guarded("read", || {
-            let database = Database::builder().set_cache_size(CACHE_BYTES).open(&path)?;
+            let database = Database::builder()
+                .set_cache_size(CACHE_BYTES)
+                .open(&path)?;
             if !is_of(&database, source)? || state(&database)?.is_none() {
                 return Ok(());
             }
@@ -213,18 +272,28 @@ impl Mirror {
     pub fn prepare_log(folder: &Path) -> Option<u64> {
         let path = folder.join(FILE);
         let prepare = || {
-            let database = Database::builder().set_cache_size(CACHE_BYTES).open(&path)?;
-            let Some((_, revision, count, total)) = state(&database)? else { return Ok(None) };
+            let database = Database::builder()
+                .set_cache_size(CACHE_BYTES)
+                .open(&path)?;
+            let Some((_, revision, count, total)) = state(&database)? else {
+                return Ok(None);
+            };
             if let Some(number) = last_record(&database)? {
                 return Ok(Some(number));
             }
             log::remove_until(folder, u64::MAX);
             let transaction = database.begin_write()?;
-            transaction.open_table(LOG)?.insert(ROW_KEY, (0, revision, count, total))?;
+            transaction
+                .open_table(LOG)?
+                .insert(ROW_KEY, (0, revision, count, total))?;
             transaction.commit()?;
             Ok(Some(0))
         };
-        if is_regular(&path) { guarded("open", prepare).ok()? } else { None }
+        if is_regular(&path) {
+            guarded("open", prepare).ok()?
+        } else {
+            None
+        }
     }
 
     /// Sets the number of the last log record that the next write contains.
@@ -242,18 +311,23 @@ impl Mirror {
         // The database writes to the file that it opens, so it gets a copy.
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            other => {
-                other.map_err(|error| MirrorError::Open { path: path.clone(), reason: error.to_string() })?
-            }
+            other => other.map_err(|error| MirrorError::Open {
+                path: path.clone(),
+                reason: error.to_string(),
+            })?,
         };
         let copy = || {
             let memory = InMemoryBackend::new();
             memory.set_len(bytes.len() as u64)?;
             memory.write(0, &bytes)?;
-            Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(memory)
+            Database::builder()
+                .set_cache_size(CACHE_BYTES)
+                .create_with_backend(memory)
         };
-        let database = open_and_check(copy, source)
-            .map_err(|error| MirrorError::Open { path: path.clone(), reason: error.to_string() })?;
+        let database = open_and_check(copy, source).map_err(|error| MirrorError::Open {
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
         Self::replayed(database, folder, source, u64::MAX)?.load()
     }
 
@@ -285,13 +359,20 @@ impl Mirror {
                 Err(TableError::TableDoesNotExist(_)) => None,
                 other => Some(other?),
             };
-            let mut rows = before.as_ref().map(ReadableTable::iter).transpose()?.into_iter().flatten();
+            let mut rows = before
+                .as_ref()
+                .map(ReadableTable::iter)
+                .transpose()?
+                .into_iter()
+                .flatten();
             let mut row = rows.next().transpose()?;
             let mut entries = entries.into_iter();
             loop {
                 let entry = entries.next().transpose().map_err(redb::Error::Io)?;
                 while let Some((key, value)) = &row
-                    && entry.as_ref().is_none_or(|entry| key.value() < entry.key.as_str())
+                    && entry
+                        .as_ref()
+                        .is_none_or(|entry| key.value() < entry.key.as_str())
                 {
                     if !keep.contains(key.value()) && table.remove(key.value())?.is_some() {
                         checksum.remove(key.value(), value.value());
@@ -299,7 +380,10 @@ impl Mirror {
                     row = rows.next().transpose()?;
                 }
                 let Some(entry) = entry else { return Ok(()) };
-                if row.as_ref().is_some_and(|(key, _)| key.value() == entry.key) {
+                if row
+                    .as_ref()
+                    .is_some_and(|(key, _)| key.value() == entry.key)
+                {
                     row = rows.next().transpose()?;
                 }
                 put(&mut table, checksum, &entry)?;
@@ -338,13 +422,17 @@ impl Mirror {
             {
                 let mut state = transaction.open_table(STATE)?;
                 let before = state.get(ROW_KEY)?.map(|row| row.value());
-                let mut checksum = before.map_or_else(EntriesChecksum::default, |(_, _, count, total)| {
-                    EntriesChecksum { count, total }
-                });
+                let mut checksum = before
+                    .map_or_else(EntriesChecksum::default, |(_, _, count, total)| {
+                        EntriesChecksum { count, total }
+                    });
                 work(&transaction, &mut checksum)?;
                 state.insert(ROW_KEY, (FORMAT, revision, checksum.count, checksum.total))?;
                 let mut log = transaction.open_table(LOG)?;
-                log.insert(ROW_KEY, (self.last_record, revision, checksum.count, checksum.total))?;
+                log.insert(
+                    ROW_KEY,
+                    (self.last_record, revision, checksum.count, checksum.total),
+                )?;
             }
             transaction.commit()?;
             Ok(())
@@ -364,8 +452,14 @@ fn put(
     checksum: &mut EntriesChecksum,
     entry: &Entry,
 ) -> Result<(), redb::Error> {
-    let new = (entry.create_revision, entry.mod_revision, entry.value.as_ref());
-    let is_there = table.get(entry.key.as_str())?.is_some_and(|old| old.value() == new);
+    let new = (
+        entry.create_revision,
+        entry.mod_revision,
+        entry.value.as_ref(),
+    );
+    let is_there = table
+        .get(entry.key.as_str())?
+        .is_some_and(|old| old.value() == new);
     if !is_there {
         if let Some(old) = table.insert(entry.key.as_str(), new)? {
             checksum.remove(&entry.key, old.value());

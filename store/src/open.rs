@@ -53,7 +53,11 @@ pub async fn open_for_node(
     // It reads a file.
     let reached = tokio::task::spawn_blocking(move || saved_versions(&folder, &source)).await;
     let node = Scope::node(scope.node_name, scope.proxy_name, address);
-    Ok(Arc::new(KubeStore::after(address.clone(), &node, reached.unwrap_or_default())))
+    Ok(Arc::new(KubeStore::after(
+        address.clone(),
+        &node,
+        reached.unwrap_or_default(),
+    )))
 }
 
 /// The newest version of each type that an earlier run saved of an API server.
@@ -81,12 +85,23 @@ async fn open_scope(
     recall: Option<LoadSaved>,
 ) -> Result<Arc<dyn Store>, StoreError> {
     Ok(match url {
-        StoreUrl::Dir { path, links } => {
-            Arc::new(DirStore::open_with(path, DirOptions { links: *links, recall }).await?)
-        }
-        StoreUrl::Etcd { tls, endpoints } => {
-            Arc::new(EtcdStore::new(endpoints, EtcdAccess { tls: *tls, ..access })?)
-        }
+        StoreUrl::Dir { path, links } => Arc::new(
+            DirStore::open_with(
+                path,
+                DirOptions {
+                    links: *links,
+                    recall,
+                },
+            )
+            .await?,
+        ),
+        StoreUrl::Etcd { tls, endpoints } => Arc::new(EtcdStore::new(
+            endpoints,
+            EtcdAccess {
+                tls: *tls,
+                ..access
+            },
+        )?),
         StoreUrl::Kube(address) => Arc::new(KubeStore::new(address.clone(), scope)),
     })
 }
@@ -102,16 +117,28 @@ mod tests {
     fn saved_versions_are_the_newest_of_each_type() {
         let entry = |kind, name: &str, revision| {
             let key = Key::new(kind, "default", name).unwrap().to_path();
-            Ok(Entry { key, value: "{}".into(), create_revision: 0, mod_revision: revision })
+            Ok(Entry {
+                key,
+                value: "{}".into(),
+                create_revision: 0,
+                mod_revision: revision,
+            })
         };
         let (service, slice) = (Kind::Service, Kind::EndpointSlice);
-        let entries =
-            [entry(slice, "a", 0), entry(service, "a", 7), entry(service, "b", 12), entry(service, "c", 9)];
+        let entries = [
+            entry(slice, "a", 0),
+            entry(service, "a", 7),
+            entry(service, "b", 12),
+            entry(service, "c", 9),
+        ];
         let folder = tempfile::tempdir().unwrap();
         let mut mirror = Mirror::open(folder.path(), "kube:").unwrap().0;
         mirror.replace(1, entries, &BTreeSet::new()).unwrap();
         drop(mirror);
-        assert_eq!(saved_versions(folder.path(), "kube:"), BTreeMap::from([(service, 12)]));
+        assert_eq!(
+            saved_versions(folder.path(), "kube:"),
+            BTreeMap::from([(service, 12)])
+        );
         assert_eq!(saved_versions(folder.path(), "kube:other"), BTreeMap::new());
     }
 }

@@ -20,7 +20,8 @@ impl PackedEntries {
     pub fn add(&mut self, mut entries: Vec<Entry>) {
         entries.sort_by(|one, other| one.key.cmp(&other.key));
         let pages = entries.into_iter().chunks(PAGE_ENTRIES);
-        self.pages.extend(pages.into_iter().map(|page| Page::pack(page.collect())));
+        self.pages
+            .extend(pages.into_iter().map(|page| Page::pack(page.collect())));
     }
 
     /// The number of entries.
@@ -46,7 +47,9 @@ impl PackedEntries {
     /// The entries whose keys match, in the order of their keys.
     pub fn matching(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Entry> {
         let pages = self.pages.iter().flat_map(|page| page.matching(&is_wanted));
-        pages.sorted_by(|one, other| one.key.cmp(&other.key)).collect()
+        pages
+            .sorted_by(|one, other| one.key.cmp(&other.key))
+            .collect()
     }
 
     /// Keeps only the entries whose keys match.
@@ -92,17 +95,34 @@ impl Page {
         let mut keys = String::with_capacity(sum(|entry| entry.key.len()));
         let mut values = Vec::with_capacity(sum(|entry| entry.value.len()));
         let mut rows = Vec::with_capacity(entries.len());
-        for Entry { key, value, create_revision, mod_revision } in entries {
+        for Entry {
+            key,
+            value,
+            create_revision,
+            mod_revision,
+        } in entries
+        {
             keys.push_str(&key);
             values.extend_from_slice(&value);
-            rows.push(Row { key_end: keys.len(), value_end: values.len(), create_revision, mod_revision });
+            rows.push(Row {
+                key_end: keys.len(),
+                value_end: values.len(),
+                create_revision,
+                mod_revision,
+            });
         }
-        Self { keys, values: values.into(), rows }
+        Self {
+            keys,
+            values: values.into(),
+            rows,
+        }
     }
 
     /// Where the key and the value of an entry begin.
     fn begin(&self, row: usize) -> (usize, usize) {
-        row.checked_sub(1).map_or((0, 0), |before| (self.rows[before].key_end, self.rows[before].value_end))
+        row.checked_sub(1).map_or((0, 0), |before| {
+            (self.rows[before].key_end, self.rows[before].value_end)
+        })
     }
 
     fn key(&self, row: usize) -> &str {
@@ -110,8 +130,13 @@ impl Page {
     }
 
     fn has(&self, key: &str) -> bool {
-        let ends = self.rows.len().checked_sub(1).map(|last| (self.key(0), self.key(last)));
-        ends.is_some_and(|(first, last)| first <= key && key <= last) && self.keys().any(|found| found == key)
+        let ends = self
+            .rows
+            .len()
+            .checked_sub(1)
+            .map(|last| (self.key(0), self.key(last)));
+        ends.is_some_and(|(first, last)| first <= key && key <= last)
+            && self.keys().any(|found| found == key)
     }
 
     fn keys(&self) -> impl Iterator<Item = &str> {
@@ -120,13 +145,25 @@ impl Page {
 
     /// An entry; its value is a part of the page.
     fn entry(&self, row: usize) -> Entry {
-        let Row { value_end, create_revision, mod_revision, .. } = self.rows[row];
+        let Row {
+            value_end,
+            create_revision,
+            mod_revision,
+            ..
+        } = self.rows[row];
         let value = self.values.slice(self.begin(row).1..value_end);
-        Entry { key: self.key(row).to_owned(), value, create_revision, mod_revision }
+        Entry {
+            key: self.key(row).to_owned(),
+            value,
+            create_revision,
+            mod_revision,
+        }
     }
 
     fn matching(&self, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Entry> {
-        (0..self.rows.len()).filter(move |row| is_wanted(self.key(*row))).map(|row| self.entry(row))
+        (0..self.rows.len())
+            .filter(move |row| is_wanted(self.key(*row)))
+            .map(|row| self.entry(row))
     }
 
     fn into_entries(self) -> impl Iterator<Item = Entry> {
@@ -144,7 +181,12 @@ mod tests {
 
     fn entry(key: &str, length: u8) -> Entry {
         let (value, revision) = (key.repeat(length.into()).into(), length.into());
-        Entry { key: key.to_owned(), value, create_revision: revision, mod_revision: revision + 1 }
+        Entry {
+            key: key.to_owned(),
+            value,
+            create_revision: revision,
+            mod_revision: revision + 1,
+        }
     }
 
     fn packed<'a>(pages: impl IntoIterator<Item = &'a [Entry]>) -> PackedEntries {
@@ -155,13 +197,21 @@ mod tests {
 
     #[test]
     fn page_is_freed_with_its_last_entry() {
-        let all: Vec<Entry> = (0..=PAGE_ENTRIES).map(|number| entry(&format!("{number:05}"), 1)).collect();
+        let all: Vec<Entry> = (0..=PAGE_ENTRIES)
+            .map(|number| entry(&format!("{number:05}"), 1))
+            .collect();
         let mut entries = packed([&all[..]]).into_entries();
         let mut first: Vec<Entry> = entries.by_ref().take(PAGE_ENTRIES).collect();
         let last = first.pop().unwrap();
-        assert!(!last.value.is_unique(), "the others have parts of the same page");
+        assert!(
+            !last.value.is_unique(),
+            "the others have parts of the same page"
+        );
         drop(first);
-        assert!(last.value.is_unique(), "the page is freed although the next one is not");
+        assert!(
+            last.value.is_unique(),
+            "the page is freed although the next one is not"
+        );
         assert!(entries.eq([all[PAGE_ENTRIES].clone()]));
     }
 

@@ -42,7 +42,10 @@ pub struct WrittenKey {
 impl Position {
     /// A revision without further evidence.
     pub fn at(revision: i64) -> Self {
-        Self { revision, ..Self::default() }
+        Self {
+            revision,
+            ..Self::default()
+        }
     }
 
     /// The position after a list.
@@ -85,14 +88,27 @@ impl Position {
 
     fn put(&mut self, entry: &Entry) {
         self.is_empty = false;
-        let Entry { key, value, create_revision, mod_revision } = entry;
+        let Entry {
+            key,
+            value,
+            create_revision,
+            mod_revision,
+        } = entry;
         // An empty value may be a replacement for one that is too large.
         let is_kept = !value.is_empty() && value.len() <= MAX_VALUE_BYTES;
         let value = is_kept.then(|| value.clone());
         self.forget(key);
         if is_exact(key) {
             let (create_revision, mod_revision) = (*create_revision, *mod_revision);
-            push(&mut self.written, WrittenKey { key: key.clone(), create_revision, mod_revision, value });
+            push(
+                &mut self.written,
+                WrittenKey {
+                    key: key.clone(),
+                    create_revision,
+                    mod_revision,
+                    value,
+                },
+            );
         }
     }
 
@@ -120,7 +136,11 @@ impl ListPosition {
     /// Adds a page.
     pub(crate) fn add(&mut self, entries: &[Entry]) {
         let mut newest: Vec<&Entry> = entries.iter().chain(&self.newest).collect();
-        if let Some(surplus) = newest.len().checked_sub(REMEMBERED_KEYS).filter(|surplus| *surplus > 0) {
+        if let Some(surplus) = newest
+            .len()
+            .checked_sub(REMEMBERED_KEYS)
+            .filter(|surplus| *surplus > 0)
+        {
             newest.select_nth_unstable_by_key(surplus, |entry| entry.mod_revision);
             newest.drain(..surplus);
         }
@@ -130,7 +150,10 @@ impl ListPosition {
     /// The position after the last page.
     pub(crate) fn finish(mut self, revision: i64) -> Position {
         self.newest.sort_by_key(|entry| entry.mod_revision);
-        let mut position = Position { is_empty: self.newest.is_empty(), ..Position::at(revision) };
+        let mut position = Position {
+            is_empty: self.newest.is_empty(),
+            ..Position::at(revision)
+        };
         self.newest.iter().for_each(|entry| position.put(entry));
         position
     }
@@ -154,23 +177,52 @@ mod tests {
 
     fn entry(number: i64) -> Entry {
         let (key, value) = (format!("/{number}"), number.to_string().into());
-        Entry { key, value, create_revision: number, mod_revision: number }
+        Entry {
+            key,
+            value,
+            create_revision: number,
+            mod_revision: number,
+        }
     }
 
     fn written(position: &Position) -> Vec<&str> {
-        position.written().map(|written| written.key.as_str()).collect()
+        position
+            .written()
+            .map(|written| written.key.as_str())
+            .collect()
     }
 
     #[test]
     fn newest_keys_are_remembered_once_in_their_last_state() {
         let entries = [3, 1, 9, 4, 8, 2].map(entry).to_vec();
-        let mut position = Position::of(&Snapshot { revision: 9, entries, problems: Vec::new() });
+        let mut position = Position::of(&Snapshot {
+            revision: 9,
+            entries,
+            problems: Vec::new(),
+        });
         assert_eq!(written(&position), ["/3", "/4", "/8", "/9"]);
-        let delete = |number: i64| Change::Delete { key: format!("/{number}") };
-        let again = Entry { create_revision: 13, mod_revision: 13, ..entry(8) };
-        let changes = vec![delete(4), delete(8), Change::Put(again.clone()), Change::Put(entry(13))];
-        position.advance(&Batch { revision: 14, changes });
-        assert_eq!((position.revision(), written(&position)), (14, vec!["/3", "/9", "/8", "/13"]));
+        let delete = |number: i64| Change::Delete {
+            key: format!("/{number}"),
+        };
+        let again = Entry {
+            create_revision: 13,
+            mod_revision: 13,
+            ..entry(8)
+        };
+        let changes = vec![
+            delete(4),
+            delete(8),
+            Change::Put(again.clone()),
+            Change::Put(entry(13)),
+        ];
+        position.advance(&Batch {
+            revision: 14,
+            changes,
+        });
+        assert_eq!(
+            (position.revision(), written(&position)),
+            (14, vec!["/3", "/9", "/8", "/13"])
+        );
         assert_eq!(position.deleted().collect::<Vec<_>>(), ["/4"]);
         assert_eq!(position.written().nth(2).unwrap().value, Some(again.value));
     }
@@ -178,14 +230,34 @@ mod tests {
     #[test]
     fn values_too_large_are_remembered_only_by_revision() {
         let put = |key: &str, value: Vec<u8>| {
-            Change::Put(Entry { key: key.to_owned(), value: value.into(), ..entry(2) })
+            Change::Put(Entry {
+                key: key.to_owned(),
+                value: value.into(),
+                ..entry(2)
+            })
         };
-        let mut position = Position::of(&Snapshot { revision: 1, ..Snapshot::default() });
+        let mut position = Position::of(&Snapshot {
+            revision: 1,
+            ..Snapshot::default()
+        });
         assert!(position.is_empty());
-        position.advance(&Batch { revision: 2, changes: vec![put("/\u{fffd}", vec![1])] });
+        position.advance(&Batch {
+            revision: 2,
+            changes: vec![put("/\u{fffd}", vec![1])],
+        });
         assert!(!position.is_empty() && written(&position).is_empty());
-        let changes = vec![put("/large", vec![1; MAX_VALUE_BYTES + 1]), put("/empty", Vec::new())];
-        position.advance(&Batch { revision: 3, changes });
-        assert!(position.written().all(|written| written.value.is_none() && written.mod_revision == 2));
+        let changes = vec![
+            put("/large", vec![1; MAX_VALUE_BYTES + 1]),
+            put("/empty", Vec::new()),
+        ];
+        position.advance(&Batch {
+            revision: 3,
+            changes,
+        });
+        assert!(
+            position
+                .written()
+                .all(|written| written.value.is_none() && written.mod_revision == 2)
+        );
     }
 }

@@ -99,10 +99,12 @@ impl Condition {
     pub fn holds(&self, entry: Option<&Entry>) -> bool {
         match self {
             Self::Absent { .. } => entry.is_none(),
-            Self::Unchanged { mod_revision, .. } => entry.is_some_and(|e| e.mod_revision == *mod_revision),
-            Self::Since { create_revision, .. } => {
-                entry.is_some_and(|e| e.create_revision == *create_revision)
+            Self::Unchanged { mod_revision, .. } => {
+                entry.is_some_and(|e| e.mod_revision == *mod_revision)
             }
+            Self::Since {
+                create_revision, ..
+            } => entry.is_some_and(|e| e.create_revision == *create_revision),
         }
     }
 }
@@ -149,7 +151,11 @@ pub trait Store: Send + Sync + 'static {
         pages: &'a PageSender,
     ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
         async move {
-            let Snapshot { revision, entries, problems } = self.list(prefix).await?;
+            let Snapshot {
+                revision,
+                entries,
+                problems,
+            } = self.list(prefix).await?;
             pages.begin().await;
             pages.send(entries).await;
             Ok((revision, problems))
@@ -158,7 +164,11 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// The changes below `prefix` after `revision`, without a gap.
-    fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>>;
+    fn watch<'a>(
+        &'a self,
+        prefix: &'a str,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>>;
 
     /// Like [`Store::watch`], for a reader that goes on after a pause: it has watched the store up to `position`.
     /// [`StoreError::Replaced`] if the store has another history now, where it can be replaced.
@@ -176,7 +186,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Applies all operations or none, unconditionally, and returns their revision.
     fn commit(&self, operations: Vec<Operation>) -> BoxFuture<'_, Result<i64, StoreError>> {
-        self.transact(Transaction { conditions: Vec::new(), operations })
+        self.transact(Transaction {
+            conditions: Vec::new(),
+            operations,
+        })
     }
 
     /// The pauses between attempts to watch this store after a failure.
@@ -205,12 +218,18 @@ pub const TRANSACTION_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// The first error of [`Store::commit`].
-pub async fn commit_in_chunks(store: &dyn Store, operations: Vec<Operation>) -> Result<i64, StoreError> {
+pub async fn commit_in_chunks(
+    store: &dyn Store,
+    operations: Vec<Operation>,
+) -> Result<i64, StoreError> {
     let mut revision = 0;
     let mut rest = operations;
     while !rest.is_empty() {
         let mut size = TransactionSize::default();
-        let fitting = rest.iter().take_while(|operation| size.try_add(operation.size())).count();
+        let fitting = rest
+            .iter()
+            .take_while(|operation| size.try_add(operation.size()))
+            .count();
         let later = rest.split_off(fitting);
         revision = store.commit(rest).await?;
         rest = later;
@@ -229,7 +248,8 @@ impl TransactionSize {
     /// Adds one more operation, with this many bytes of value. False if it must go into the next transaction because of
     /// [`TRANSACTION_LIMIT`] or [`TRANSACTION_BYTES`]; the first always fits.
     pub const fn try_add(&mut self, bytes: usize) -> bool {
-        let is_full = self.operations == TRANSACTION_LIMIT || self.bytes + bytes > TRANSACTION_BYTES;
+        let is_full =
+            self.operations == TRANSACTION_LIMIT || self.bytes + bytes > TRANSACTION_BYTES;
         if is_full && self.operations > 0 {
             return false;
         }

@@ -41,7 +41,10 @@ impl FromStr for StoreUrl {
     type Err = UrlError;
 
     fn from_str(url: &str) -> Result<Self, Self::Err> {
-        let error = |problem: String| UrlError { url: without_password(url), problem };
+        let error = |problem: String| UrlError {
+            url: without_password(url),
+            problem,
+        };
         if let Some(path) = url.strip_prefix("dir:") {
             return dir(path).map_err(error);
         }
@@ -57,9 +60,15 @@ impl FromStr for StoreUrl {
             }
         };
         if members.contains('@') {
-            return Err(error("user and password have no place in the URL".to_owned()));
+            return Err(error(
+                "user and password have no place in the URL".to_owned(),
+            ));
         }
-        let endpoints = members.split(',').map(endpoint).collect::<Result<_, _>>().map_err(error)?;
+        let endpoints = members
+            .split(',')
+            .map(endpoint)
+            .collect::<Result<_, _>>()
+            .map_err(error)?;
         Ok(Self::Etcd { tls, endpoints })
     }
 }
@@ -71,7 +80,10 @@ impl StoreUrl {
         match self {
             Self::Dir { path, links } => {
                 let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                Self::Dir { path, links: *links }
+                Self::Dir {
+                    path,
+                    links: *links,
+                }
             }
             other => other.clone(),
         }
@@ -84,19 +96,30 @@ fn dir(text: &str) -> Result<StoreUrl, String> {
         None => (text, Links::Inside),
         Some((path, "links=inside")) => (path, Links::Inside),
         Some((path, "links=anywhere")) => (path, Links::Anywhere),
-        Some((_, query)) => return Err(format!("{query:?} is neither links=inside nor links=anywhere")),
+        Some((_, query)) => {
+            return Err(format!(
+                "{query:?} is neither links=inside nor links=anywhere"
+            ));
+        }
     };
     if path.is_empty() {
         return Err("the path is missing, as in dir:/etc/contiv/manifests".to_owned());
     }
-    Ok(StoreUrl::Dir { path: PathBuf::from(path), links })
+    Ok(StoreUrl::Dir {
+        path: PathBuf::from(path),
+        links,
+    })
 }
 
 /// A text that was meant as a URL, without what stands before an `@`: it may be a password, and errors are logged.
 pub fn without_password(url: &str) -> String {
     // A password may hold anything, also commas and slashes.
-    let Some((before, host)) = url.rsplit_once('@') else { return url.to_owned() };
-    let scheme = before.split_once("://").map_or_else(String::new, |(scheme, _)| format!("{scheme}://"));
+    let Some((before, host)) = url.rsplit_once('@') else {
+        return url.to_owned();
+    };
+    let scheme = before
+        .split_once("://")
+        .map_or_else(String::new, |(scheme, _)| format!("{scheme}://"));
     format!("{scheme}…@{host}")
 }
 
@@ -106,14 +129,20 @@ fn endpoint(member: &str) -> Result<String, String> {
         return Err(format!("{member:?} holds more than HOST:PORT"));
     }
     let Some((host, port)) = member.rsplit_once(':') else {
-        return Err(format!("the port of {member:?} is missing, as in 127.0.0.1:2379"));
+        return Err(format!(
+            "the port of {member:?} is missing, as in 127.0.0.1:2379"
+        ));
     };
     let bracketed = host.starts_with('[') && host.ends_with(']');
     if host.is_empty() || host.contains(char::is_whitespace) || (host.contains(':') && !bracketed) {
-        return Err(format!("the host of {member:?} is not a name, IPv4 address or [IPv6 address]"));
+        return Err(format!(
+            "the host of {member:?} is not a name, IPv4 address or [IPv6 address]"
+        ));
     }
     if !port.parse::<u16>().is_ok_and(|port| port > 0) {
-        return Err(format!("the port of {member:?} is not a number from 1 to 65535"));
+        return Err(format!(
+            "the port of {member:?} is not a number from 1 to 65535"
+        ));
     }
     Ok(member.to_owned())
 }
@@ -121,8 +150,14 @@ fn endpoint(member: &str) -> Result<String, String> {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dir { path, links: Links::Inside } => write!(f, "dir:{}", path.display()),
-            Self::Dir { path, links: Links::Anywhere } => write!(f, "dir:{}?links=anywhere", path.display()),
+            Self::Dir {
+                path,
+                links: Links::Inside,
+            } => write!(f, "dir:{}", path.display()),
+            Self::Dir {
+                path,
+                links: Links::Anywhere,
+            } => write!(f, "dir:{}?links=anywhere", path.display()),
             Self::Etcd { tls, endpoints } => {
                 let scheme = if *tls { "etcds" } else { "etcd" };
                 write!(f, "{scheme}://{}", endpoints.join(","))
@@ -137,9 +172,12 @@ impl StoreUrl {
     /// and connections are changed to TLS.
     pub fn names_the_store_of(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Etcd { endpoints, .. }, Self::Etcd { endpoints: others, .. }) => {
-                endpoints.iter().any(|member| others.contains(member))
-            }
+            (
+                Self::Etcd { endpoints, .. },
+                Self::Etcd {
+                    endpoints: others, ..
+                },
+            ) => endpoints.iter().any(|member| others.contains(member)),
             // The option `links` changes how a folder is read, not which one it is.
             (Self::Dir { path, .. }, Self::Dir { path: other, .. }) => path == other,
             _ => self == other,
@@ -177,8 +215,8 @@ mod tests {
 
     #[test]
     fn folder_is_same_store_wherever_links_may_lead() {
-        let [inside, anywhere, other] =
-            ["dir:/a", "dir:/a?links=anywhere", "dir:/b"].map(|url| url.parse::<StoreUrl>().unwrap());
+        let [inside, anywhere, other] = ["dir:/a", "dir:/a?links=anywhere", "dir:/b"]
+            .map(|url| url.parse::<StoreUrl>().unwrap());
         assert!(inside.names_the_store_of(&anywhere) && !inside.names_the_store_of(&other));
     }
 

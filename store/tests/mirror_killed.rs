@@ -25,14 +25,21 @@ const KILLS: usize = 50;
 /// The entry written at a revision: one key each.
 fn written_at(revision: i64) -> Entry {
     let value = format!("{revision} {}", "x".repeat(500)).into();
-    Entry { key: format!("/{:02}", revision % KEYS), value, create_revision: 1, mod_revision: revision }
+    Entry {
+        key: format!("/{:02}", revision % KEYS),
+        value,
+        create_revision: 1,
+        mod_revision: revision,
+    }
 }
 
 /// The content at a revision.
 fn all_at(revision: i64) -> Vec<Entry> {
     let first = (revision - KEYS + 1).max(1);
-    let entries: BTreeMap<String, Entry> =
-        (first..=revision).map(written_at).map(|entry| (entry.key.clone(), entry)).collect();
+    let entries: BTreeMap<String, Entry> = (first..=revision)
+        .map(written_at)
+        .map(|entry| (entry.key.clone(), entry))
+        .collect();
     entries.into_values().collect()
 }
 
@@ -43,9 +50,17 @@ fn write_for_ever(folder: &Path) {
     std::io::stderr().write_all(b".").unwrap();
     for revision in saved + 1.. {
         if revision % 5 == 0 {
-            mirror.replace(revision, all_at(revision).into_iter().map(Ok), &BTreeSet::new()).unwrap();
+            mirror
+                .replace(
+                    revision,
+                    all_at(revision).into_iter().map(Ok),
+                    &BTreeSet::new(),
+                )
+                .unwrap();
         } else {
-            mirror.apply(revision, &[Change::Put(written_at(revision))]).unwrap();
+            mirror
+                .apply(revision, &[Change::Put(written_at(revision))])
+                .unwrap();
         }
     }
 }
@@ -73,7 +88,10 @@ fn mirror_of_a_killed_writer_has_one_revision() {
             if first != *b"." {
                 let mut rest = String::new();
                 errors.read_to_string(&mut rest).unwrap();
-                panic!("round {round}: the writer failed: {}{rest}", char::from(first[0]));
+                panic!(
+                    "round {round}: the writer failed: {}{rest}",
+                    char::from(first[0])
+                );
             }
         }
         thread::sleep(Duration::from_millis(random.random_range(1..20)));
@@ -81,13 +99,23 @@ fn mirror_of_a_killed_writer_has_one_revision() {
         writer.wait().unwrap();
         let (mirror, quarantined) = Mirror::open(folder.path(), SOURCE).unwrap();
         // A file that is being created contains nothing that could be lost.
-        assert!(quarantined.is_none() || last == 0, "round {round}: {quarantined:?}");
+        assert!(
+            quarantined.is_none() || last == 0,
+            "round {round}: {quarantined:?}"
+        );
         if let Some(saved) = mirror.load().unwrap() {
             assert!(saved.revision >= last, "round {round}");
-            assert!(saved.entries == all_at(saved.revision), "round {round}, revision {}", saved.revision);
+            assert!(
+                saved.entries == all_at(saved.revision),
+                "round {round}, revision {}",
+                saved.revision
+            );
             rounds_with_progress += usize::from(saved.revision > last);
             last = saved.revision;
         }
     }
-    assert!(rounds_with_progress > KILLS / 4, "{rounds_with_progress}: it was killed while it wrote");
+    assert!(
+        rounds_with_progress > KILLS / 4,
+        "{rounds_with_progress}: it was killed while it wrote"
+    );
 }

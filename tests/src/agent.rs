@@ -30,7 +30,8 @@ pub fn binary() -> Result<PathBuf> {
     if let Some(path) = env::var_os("CONTIV_BIN") {
         return Ok(path.into());
     }
-    let program = env::current_exe().map_err(|error| LabError::system("find this program", error))?;
+    let program =
+        env::current_exe().map_err(|error| LabError::system("find this program", error))?;
     // target/debug/contiv-demo, or a test in target/debug/deps/.
     program
         .ancestors()
@@ -39,7 +40,9 @@ pub fn binary() -> Result<PathBuf> {
         .map(|folder| folder.join("contiv"))
         .find(|path| path.is_file())
         .ok_or_else(|| {
-            LabError::Unexpected("no `contiv` beside this program: cargo build -p contiv-agent".to_owned())
+            LabError::Unexpected(
+                "no `contiv` beside this program: cargo build -p contiv-agent".to_owned(),
+            )
         })
 }
 
@@ -55,12 +58,18 @@ pub struct AgentOptions {
 impl AgentOptions {
     /// The nftables renderer with this store.
     pub const fn with_store(store: String) -> Self {
-        Self { store, flags: Vec::new() }
+        Self {
+            store,
+            flags: Vec::new(),
+        }
     }
 
     /// The same, with a table that other processes can change.
     pub fn with_open_table(store: String) -> Self {
-        Self { store, flags: vec!["--own-table=false".to_owned()] }
+        Self {
+            store,
+            flags: vec!["--own-table=false".to_owned()],
+        }
     }
 }
 
@@ -94,7 +103,11 @@ impl<'lab> Agent<'lab> {
         arguments(&mut command, &lab.node, "agent", options)?;
         let process = Process::start(&lab.node, "agent", &mut command)?;
         manager.wait_until_ready(TIME_LIMIT)?;
-        Ok(Self { node: &lab.node, process, _manager: Some(manager) })
+        Ok(Self {
+            node: &lab.node,
+            process,
+            _manager: Some(manager),
+        })
     }
 
     /// Starts the agent without waiting for anything.
@@ -102,13 +115,18 @@ impl<'lab> Agent<'lab> {
         let mut command = Command::new(binary()?);
         command.env_clear();
         arguments(&mut command, node, name, options)?;
-        Ok(Self { node, process: Process::start(node, name, &mut command)?, _manager: None })
+        Ok(Self {
+            node,
+            process: Process::start(node, name, &mut command)?,
+            _manager: None,
+        })
     }
 
     /// Waits until every renderer has applied its first snapshot.
     pub fn wait_until_ready(&self, limit: Duration) -> Result<()> {
         wait_until("the agent is ready", limit, || {
-            self.http("GET", "/readiness").is_ok_and(|response| response.status == 200)
+            self.http("GET", "/readiness")
+                .is_ok_and(|response| response.status == 200)
         })
         .map(drop)
     }
@@ -122,11 +140,21 @@ impl<'lab> Agent<'lab> {
     pub fn wait_until_applied(&self, service: &Service) -> Result<()> {
         let expected: BTreeSet<IpAddr> = Family::BOTH
             .into_iter()
-            .flat_map(|family| service.backends.iter().map(move |host| host.address(family)))
+            .flat_map(|family| {
+                service
+                    .backends
+                    .iter()
+                    .map(move |host| host.address(family))
+            })
             .collect();
-        let what = format!("service {} with {} backends is applied", service.name, service.backends.len());
+        let what = format!(
+            "service {} with {} backends is applied",
+            service.name,
+            service.backends.len()
+        );
         wait_until(&what, TIME_LIMIT, || {
-            self.service(service).is_ok_and(|service| backend_addresses(&service).as_ref() == Some(&expected))
+            self.service(service)
+                .is_ok_and(|service| backend_addresses(&service).as_ref() == Some(&expected))
                 && self.is_in_sync()
         })
         .map(drop)
@@ -137,7 +165,9 @@ impl<'lab> Agent<'lab> {
         let what = format!("service {} is gone", service.name);
         let path = service_path(service);
         wait_until(&what, TIME_LIMIT, || {
-            self.http("GET", &path).is_ok_and(|response| response.status == 404) && self.is_in_sync()
+            self.http("GET", &path)
+                .is_ok_and(|response| response.status == 404)
+                && self.is_in_sync()
         })
         .map(drop)
     }
@@ -150,14 +180,18 @@ impl<'lab> Agent<'lab> {
     /// Waits until the store was listed; an agent is ready before if it has a saved state.
     pub fn wait_until_listed(&self, limit: Duration) -> Result<()> {
         let is_listed = |status: &Value| status["from_mirror"] == false;
-        wait_until("the store is listed", limit, || self.status().is_ok_and(|status| is_listed(&status)))
-            .map(drop)
+        wait_until("the store is listed", limit, || {
+            self.status().is_ok_and(|status| is_listed(&status))
+        })
+        .map(drop)
     }
 
     /// Waits until the mirror has everything of the store that the agent has handled.
     pub fn wait_until_saved(&self) -> Result<()> {
-        wait_until("everything is saved", TIME_LIMIT, || self.status().is_ok_and(|status| is_saved(&status)))
-            .map(drop)
+        wait_until("everything is saved", TIME_LIMIT, || {
+            self.status().is_ok_and(|status| is_saved(&status))
+        })
+        .map(drop)
     }
 
     fn service(&self, service: &Service) -> Result<Value> {
@@ -168,11 +202,17 @@ impl<'lab> Agent<'lab> {
     /// is in the kernel.
     pub fn is_in_sync(&self) -> bool {
         let at_rest = |renderer: &Value| {
-            renderer["state"] == "idle" && renderer["pending"] == "nothing" && renderer["failures"] == 0
+            renderer["state"] == "idle"
+                && renderer["pending"] == "nothing"
+                && renderer["failures"] == 0
         };
-        self.http("GET", "/renderers").and_then(|response| response.json()).is_ok_and(|renderers| {
-            renderers.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(at_rest))
-        })
+        self.http("GET", "/renderers")
+            .and_then(|response| response.json())
+            .is_ok_and(|renderers| {
+                renderers
+                    .as_array()
+                    .is_some_and(|all| !all.is_empty() && all.iter().all(at_rest))
+            })
     }
 
     /// A request to its debug HTTP.
@@ -203,15 +243,28 @@ impl<'lab> Agent<'lab> {
 }
 
 /// Adds the environment and the arguments of an agent.
-fn arguments(command: &mut Command, node: &Namespace, name: &str, options: &AgentOptions) -> Result<()> {
+fn arguments(
+    command: &mut Command,
+    node: &Namespace,
+    name: &str,
+    options: &AgentOptions,
+) -> Result<()> {
     // The configuration of an agent of this machine must not be used.
     let config = scratch(&format!("{name}.toml"))?;
-    fs::write(&config, "").map_err(|error| LabError::system(format!("write {}", config.display()), error))?;
+    fs::write(&config, "")
+        .map_err(|error| LabError::system(format!("write {}", config.display()), error))?;
     command.env("RUST_BACKTRACE", "1");
-    command.args(["agent", "--node-name", node.host.name]).arg("--config").arg(config);
-    command.args(["--store", &options.store, "--renderers", "nftables"]).args(&options.flags);
+    command
+        .args(["agent", "--node-name", node.host.name])
+        .arg("--config")
+        .arg(config);
+    command
+        .args(["--store", &options.store, "--renderers", "nftables"])
+        .args(&options.flags);
     command.args(["--listen", &DEBUG_HTTP.to_string()]);
-    command.arg("--state-dir").arg(scratch(&format!("{name}-state"))?);
+    command
+        .arg("--state-dir")
+        .arg(scratch(&format!("{name}-state"))?);
     Ok(())
 }
 
@@ -227,7 +280,11 @@ fn is_saved(status: &Value) -> bool {
 /// The backend addresses of a service, which must be the same for every port.
 fn backend_addresses(service: &Value) -> Option<BTreeSet<IpAddr>> {
     let of_port = |port: &Value| -> Option<BTreeSet<IpAddr>> {
-        port["backends"].as_array()?.iter().map(|backend| backend["address"].as_str()?.parse().ok()).collect()
+        port["backends"]
+            .as_array()?
+            .iter()
+            .map(|backend| backend["address"].as_str()?.parse().ok())
+            .collect()
     };
     let ports: Option<BTreeSet<_>> = service["ports"].as_array()?.iter().map(of_port).collect();
     let mut ports = ports?.into_iter();
@@ -243,9 +300,13 @@ mod tests {
     #[test]
     fn status_without_revision_is_not_saved() {
         assert!(is_saved(&json!({"revision": 7, "mirror": {"revision": 7}})));
-        assert!(!is_saved(&json!({"revision": 7, "mirror": {"revision": 6}})));
+        assert!(!is_saved(
+            &json!({"revision": 7, "mirror": {"revision": 6}})
+        ));
         assert!(!is_saved(&json!({"revision": 7})));
-        assert!(!is_saved(&json!({"revision": null, "mirror": {"revision": null}})));
+        assert!(!is_saved(
+            &json!({"revision": null, "mirror": {"revision": null}})
+        ));
         assert!(!is_saved(&json!({})));
     }
 }

@@ -19,8 +19,11 @@ pub const EVENT_TIMEOUT: Duration = Duration::from_secs(40);
 /// The debug HTTP of each instance, inside its namespace.
 const LISTEN: &str = "127.0.0.1:9998";
 /// The times of the lease, short enough for a test to wait for its expiry.
-const LEASE: [&str; 3] =
-    ["--lease-duration=3s", "--lease-renew-deadline=1500ms", "--lease-retry-period=300ms"];
+const LEASE: [&str; 3] = [
+    "--lease-duration=3s",
+    "--lease-renew-deadline=1500ms",
+    "--lease-retry-period=300ms",
+];
 /// How long changes continue between two interruptions.
 const PHASE_DURATION: Duration = Duration::from_secs(2);
 
@@ -50,26 +53,44 @@ impl<'lab> Instance<'lab> {
         let config = scratch(&format!("{name}-controller.toml"))?;
         fs::write(&config, "").map_err(|error| LabError::system("write a configuration", error))?;
         let mut command = Command::new(binary()?);
-        command.env_clear().env("RUST_BACKTRACE", "1").arg("controller").arg("--config").arg(config);
-        command.args(&arguments).args(["--identity", name, "--listen", LISTEN]).args(LEASE);
+        command
+            .env_clear()
+            .env("RUST_BACKTRACE", "1")
+            .arg("controller")
+            .arg("--config")
+            .arg(config);
+        command
+            .args(&arguments)
+            .args(["--identity", name, "--listen", LISTEN])
+            .args(LEASE);
         let process = Process::start(home, &format!("controller-{name}"), &mut command)?;
-        let instance = Self { home, arguments, process };
+        let instance = Self {
+            home,
+            arguments,
+            process,
+        };
         wait_until("the controller is ready", EVENT_TIMEOUT, || {
-            instance.get("/readiness").is_ok_and(|(status, _)| status == 200)
+            instance
+                .get("/readiness")
+                .is_ok_and(|(status, _)| status == 200)
         })?;
         Ok(instance)
     }
 
     /// Asks its debug HTTP.
     pub fn get(&self, path: &str) -> Result<(u16, String)> {
-        let address = LISTEN.parse().map_err(|_| LabError::Unexpected("no address".to_owned()))?;
+        let address = LISTEN
+            .parse()
+            .map_err(|_| LabError::Unexpected("no address".to_owned()))?;
         let response = self.home.http("GET", address, path)?;
         Ok((response.status, response.body))
     }
 
     /// Stops it as systemd would. Returns whether it ended without an error.
     pub fn stop(mut self) -> Result<bool> {
-        self.process.terminate(EVENT_TIMEOUT).map(|status| status.success())
+        self.process
+            .terminate(EVENT_TIMEOUT)
+            .map(|status| status.success())
     }
 
     /// Kills it, and starts it again when another one is the leader.
@@ -87,18 +108,24 @@ impl<'lab> Instance<'lab> {
             add chain inet cut out { type filter hook output priority 0; policy drop; }\n\
             add rule inet cut in iif lo accept\n\
             add rule inet cut out oif lo accept\n";
-        self.home.exec_with_input(&["nft", "-f", "-"], drop_all).map(drop)
+        self.home
+            .exec_with_input(&["nft", "-f", "-"], drop_all)
+            .map(drop)
     }
 
     fn reconnect(&self) -> Result<()> {
-        self.home.exec(&["nft", "delete", "table", "inet", "cut"]).map(drop)
+        self.home
+            .exec(&["nft", "delete", "table", "inet", "cut"])
+            .map(drop)
     }
 }
 
 /// The identity of the leader, once it is not `former`.
 pub fn next_holder(etcd: &EtcdClient<'_>, former: &str) -> Result<String> {
     wait_for("another instance is active", EVENT_TIMEOUT, || {
-        let value = etcd.etcdctl(&["get", ELECTION, "--print-value-only"]).ok()?;
+        let value = etcd
+            .etcdctl(&["get", ELECTION, "--print-value-only"])
+            .ok()?;
         let (identity, _) = value.trim().rsplit_once(' ')?;
         (identity != former).then(|| identity.to_owned())
     })
@@ -111,7 +138,9 @@ pub fn next_holder(etcd: &EtcdClient<'_>, former: &str) -> Result<String> {
 /// When no other instance takes over.
 pub fn interrupt(etcd: &EtcdClient<'_>, fleet: &mut [Instance<'_>]) -> Result<()> {
     let find = |fleet: &[Instance<'_>], holder: &str| {
-        let found = fleet.iter().position(|instance| instance.home.host.name == holder);
+        let found = fleet
+            .iter()
+            .position(|instance| instance.home.host.name == holder);
         found.ok_or_else(|| LabError::Unexpected(format!("there is no instance {holder}")))
     };
     let killed = next_holder(etcd, "")?;

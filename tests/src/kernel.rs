@@ -24,13 +24,22 @@ pub fn count(elements: &mut Elements, set: &str, mut text: String) {
     {
         text = format!("{frontend} : {backend}");
     }
-    *elements.entry(set.to_owned()).or_default().entry(text).or_default() += 1;
+    *elements
+        .entry(set.to_owned())
+        .or_default()
+        .entry(text)
+        .or_default() += 1;
 }
 
 /// Reads all elements with `nft -j`.
 pub fn read_elements(namespace: &Namespace) -> Result<Elements> {
     // Listing thousands of services takes longer than other commands may.
-    let list = || Command::new("nft").args(["-j", "list", "ruleset"]).output().map_err(unexpected);
+    let list = || {
+        Command::new("nft")
+            .args(["-j", "list", "ruleset"])
+            .output()
+            .map_err(unexpected)
+    };
     let listed = namespace.run(list)?;
     if !listed.status.success() {
         return Err(unexpected(String::from_utf8_lossy(&listed.stderr)));
@@ -40,7 +49,11 @@ pub fn read_elements(namespace: &Namespace) -> Result<Elements> {
     for object in ruleset["nftables"].as_array().into_iter().flatten() {
         for set in [&object["set"], &object["map"]] {
             for element in set["elem"].as_array().into_iter().flatten() {
-                count(&mut elements, set["name"].as_str().unwrap_or_default(), text(element));
+                count(
+                    &mut elements,
+                    set["name"].as_str().unwrap_or_default(),
+                    text(element),
+                );
             }
         }
     }
@@ -61,7 +74,9 @@ pub fn without_unused_chains(mut elements: Elements) -> Elements {
             .collect();
         if let Some(verdicts) = elements.get_mut(chains) {
             verdicts.retain(|verdict, _| {
-                verdict.split_once(" : ").is_some_and(|(number, _)| used.contains(number))
+                verdict
+                    .split_once(" : ")
+                    .is_some_and(|(number, _)| used.contains(number))
             });
             if verdicts.is_empty() {
                 elements.remove(chains);
@@ -80,7 +95,11 @@ fn text(element: &Value) -> String {
         Value::Object(parts) => parts,
         other => return other.to_string(),
     };
-    match parts.iter().next().map(|(kind, value)| (kind.as_str(), value)) {
+    match parts
+        .iter()
+        .next()
+        .map(|(kind, value)| (kind.as_str(), value))
+    {
         Some(("concat", Value::Array(parts))) => join(parts, " . "),
         Some(("elem", element)) => text(&element["val"]),
         Some(("prefix", prefix)) => format!("{}/{}", text(&prefix["addr"]), prefix["len"]),

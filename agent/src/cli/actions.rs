@@ -47,7 +47,10 @@ impl ResyncCommand {
             after: u64,
         }
         let Answer { resync, after } = self.agent.post("/controller/resync")?;
-        writeln!(terminal.out, "resync: {resync}; `contiv events` shows it after event {after}")?;
+        writeln!(
+            terminal.out,
+            "resync: {resync}; `contiv events` shows it after event {after}"
+        )?;
         Ok(Outcome::Success)
     }
 }

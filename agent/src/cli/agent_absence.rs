@@ -5,12 +5,18 @@ use std::path::Path;
 use contiv_renderer::nftables::{TableContent, table_content};
 
 /// Where the unit of the packages is.
-const UNITS: [&str; 3] = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
+const UNITS: [&str; 3] = [
+    "/etc/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
 const UNIT: &str = "contiv-agent";
 
 /// A line about the rules in the kernel, and how to start the agent; empty if the kernel cannot be asked.
 pub(super) fn advice() -> String {
-    let has_unit = UNITS.iter().any(|folder| Path::new(folder).join(format!("{UNIT}.service")).exists());
+    let has_unit = UNITS
+        .iter()
+        .any(|folder| Path::new(folder).join(format!("{UNIT}.service")).exists());
     // Without CAP_NET_ADMIN nothing is known about the kernel.
     table_content().map_or_else(|_| String::new(), |content| advice_for(content, has_unit))
 }
@@ -44,10 +50,19 @@ mod tests {
     #[test]
     fn advice_tells_of_rules_and_of_the_start() {
         let served = advice_for(TableContent::Services, true);
-        assert!(served.contains("still in the kernel and serve as last programmed"), "{served}");
-        assert!(served.contains("`systemctl start contiv-agent`"), "{served}");
+        assert!(
+            served.contains("still in the kernel and serve as last programmed"),
+            "{served}"
+        );
+        assert!(
+            served.contains("`systemctl start contiv-agent`"),
+            "{served}"
+        );
         let changed = advice_for(TableContent::Different, true);
-        assert!(changed.contains("another program changed them"), "{changed}");
+        assert!(
+            changed.contains("another program changed them"),
+            "{changed}"
+        );
         for content in [TableContent::Empty, TableContent::Missing] {
             let none = advice_for(content, false);
             assert!(
@@ -56,7 +71,10 @@ mod tests {
                 ),
                 "{none}"
             );
-            assert!(none.contains("`contiv agent`") && !none.contains('\n'), "{none}");
+            assert!(
+                none.contains("`contiv agent`") && !none.contains('\n'),
+                "{none}"
+            );
         }
     }
 }

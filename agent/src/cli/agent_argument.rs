@@ -70,7 +70,10 @@ impl AgentArgument {
 
     fn read<T: DeserializeOwned>(&self, path: &str, text: &str) -> anyhow::Result<T> {
         serde_json::from_str(text).with_context(|| {
-            format!("{} answered {path} in an unexpected format; is it an agent of this version?", self.agent)
+            format!(
+                "{} answered {path} in an unexpected format; is it an agent of this version?",
+                self.agent
+            )
         })
     }
 }

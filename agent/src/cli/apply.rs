@@ -11,7 +11,8 @@ use clap::Args;
 use contiv_model::wire::{self, Findings};
 use contiv_proto::{Key, Kind, Object};
 use contiv_store::{
-    Condition, Entry, Operation, Store, StoreError, Transaction, TransactionSize, manifest::ManifestObject,
+    Condition, Entry, Operation, Store, StoreError, Transaction, TransactionSize,
+    manifest::ManifestObject,
 };
 use jiff::Timestamp;
 
@@ -78,9 +79,19 @@ impl Apply {
 
 /// Prints the fields that have no effect, or not the expected one, which agents will warn of too.
 fn print_warnings(objects: &[ManifestObject], err: &mut impl Write) -> io::Result<()> {
-    for ManifestObject { source, key, object, .. } in objects {
-        let Ok((_, Findings { warnings, .. })) = wire::validate(object, 0) else { continue };
-        warnings.iter().try_for_each(|warning| writeln!(err, "warning: {source}: {key}: {warning}"))?;
+    for ManifestObject {
+        source,
+        key,
+        object,
+        ..
+    } in objects
+    {
+        let Ok((_, Findings { warnings, .. })) = wire::validate(object, 0) else {
+            continue;
+        };
+        warnings
+            .iter()
+            .try_for_each(|warning| writeln!(err, "warning: {source}: {key}: {warning}"))?;
     }
     Ok(())
 }
@@ -98,13 +109,20 @@ async fn apply(
     let mut without_status = Vec::new();
     for object in objects {
         let write = PlannedWrite::new(&object, &stored)?;
-        let ManifestObject { key, has_status, .. } = &object;
-        if write.result == ApplyResult::Created && key.kind() == Kind::ExternalWorkload && !has_status {
+        let ManifestObject {
+            key, has_status, ..
+        } = &object;
+        if write.result == ApplyResult::Created
+            && key.kind() == Kind::ExternalWorkload
+            && !has_status
+        {
             without_status.push(title(key));
         }
         let size = write.put.as_ref().map_or(0, Operation::size);
         if !chunk.size.try_add(size) {
-            std::mem::take(&mut chunk).apply(store, &progress, total, terminal).await?;
+            std::mem::take(&mut chunk)
+                .apply(store, &progress, total, terminal)
+                .await?;
             chunk.size.try_add(size);
         }
         chunk.objects.push(object);
@@ -139,8 +157,15 @@ impl Chunk {
         terminal: &mut Terminal,
     ) -> anyhow::Result<()> {
         let results = self.write(store).await.with_context(|| {
-            let first = self.objects.first().map(|object| title(&object.key)).unwrap_or_default();
-            format!("{} of {total} objects are applied; {first} and the rest are not", progress.done())
+            let first = self
+                .objects
+                .first()
+                .map(|object| title(&object.key))
+                .unwrap_or_default();
+            format!(
+                "{} of {total} objects are applied; {first} and the rest are not",
+                progress.done()
+            )
         })?;
         progress.suspend(|| {
             let mut applied = self.objects.iter().zip(&results);
@@ -156,19 +181,38 @@ impl Chunk {
     async fn write(&self, store: &dyn Store) -> anyhow::Result<Vec<ApplyResult>> {
         let mut writes = Cow::Borrowed(&self.writes);
         for attempt in 1.. {
-            let operations: Vec<_> = writes.iter().filter_map(|write| write.put.clone()).collect();
-            let conditions = writes.iter().filter_map(|write| write.condition.clone()).collect();
+            let operations: Vec<_> = writes
+                .iter()
+                .filter_map(|write| write.put.clone())
+                .collect();
+            let conditions = writes
+                .iter()
+                .filter_map(|write| write.condition.clone())
+                .collect();
             if operations.is_empty() {
                 break;
             }
-            match store.transact(Transaction { conditions, operations }).await {
+            match store
+                .transact(Transaction {
+                    conditions,
+                    operations,
+                })
+                .await
+            {
                 Ok(_) => break,
                 Err(StoreError::Conflict { .. }) if attempt < CONFLICT_ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }
-            let keys: Vec<Key> = self.objects.iter().map(|object| object.key.clone()).collect();
+            let keys: Vec<Key> = self
+                .objects
+                .iter()
+                .map(|object| object.key.clone())
+                .collect();
             let stored = read(store, &keys).await?;
-            let planned = self.objects.iter().map(|object| PlannedWrite::new(object, &stored));
+            let planned = self
+                .objects
+                .iter()
+                .map(|object| PlannedWrite::new(object, &stored));
             writes = Cow::Owned(planned.collect::<Result<_, _>>()?);
         }
         Ok(writes.iter().map(|write| write.result).collect())
@@ -187,14 +231,37 @@ struct PlannedWrite {
 
 impl PlannedWrite {
     fn new(object: &ManifestObject, stored: &BTreeMap<String, Entry>) -> anyhow::Result<Self> {
-        let ManifestObject { source, key, object, has_status, .. } = object;
-        let Comparison { result, object, condition } = compare(key, object.clone(), *has_status, stored);
+        let ManifestObject {
+            source,
+            key,
+            object,
+            has_status,
+            ..
+        } = object;
+        let Comparison {
+            result,
+            object,
+            condition,
+        } = compare(key, object.clone(), *has_status, stored);
         if result == ApplyResult::Unchanged {
-            return Ok(Self { result, put: None, condition: None });
+            return Ok(Self {
+                result,
+                put: None,
+                condition: None,
+            });
         }
-        let value = object.encode().with_context(|| format!("{source}: failed to write {key}"))?;
-        let put = Operation::Put { key: key.to_path(), value: value.into() };
-        Ok(Self { result, put: Some(put), condition })
+        let value = object
+            .encode()
+            .with_context(|| format!("{source}: failed to write {key}"))?;
+        let put = Operation::Put {
+            key: key.to_path(),
+            value: value.into(),
+        };
+        Ok(Self {
+            result,
+            put: Some(put),
+            condition,
+        })
     }
 }
 
@@ -209,23 +276,46 @@ struct Comparison {
 /// Completes an object with what it keeps of the stored one, and compares the two. As in an API server, a service keeps its
 /// creation time, or gets one, and a manifest without status keeps the stored status. Another program may write that status at
 /// the same time; therefore the write has the condition that the stored object is unchanged since it was read.
-fn compare(key: &Key, mut object: Object, has_status: bool, stored: &BTreeMap<String, Entry>) -> Comparison {
+fn compare(
+    key: &Key,
+    mut object: Object,
+    has_status: bool,
+    stored: &BTreeMap<String, Entry>,
+) -> Comparison {
     let Some(entry) = stored.get(&key.to_path()) else {
         set_creation_time(&mut object, Timestamp::now().as_second());
-        return Comparison { result: ApplyResult::Created, object, condition: None };
+        return Comparison {
+            result: ApplyResult::Created,
+            object,
+            condition: None,
+        };
     };
     // An unreadable object is overwritten.
     let Ok(before) = Object::decode(key, &entry.value) else {
-        return Comparison { result: ApplyResult::Configured, object, condition: None };
+        return Comparison {
+            result: ApplyResult::Configured,
+            object,
+            condition: None,
+        };
     };
     if let Object::Service(before) = &before {
         set_creation_time(&mut object, before.creation_timestamp);
     }
     let keeps_status = !has_status && keep_status(&mut object, &before);
-    let condition = keeps_status
-        .then(|| Condition::Unchanged { key: entry.key.clone(), mod_revision: entry.mod_revision });
-    let result = if object == before { ApplyResult::Unchanged } else { ApplyResult::Configured };
-    Comparison { result, object, condition }
+    let condition = keeps_status.then(|| Condition::Unchanged {
+        key: entry.key.clone(),
+        mod_revision: entry.mod_revision,
+    });
+    let result = if object == before {
+        ApplyResult::Unchanged
+    } else {
+        ApplyResult::Configured
+    };
+    Comparison {
+        result,
+        object,
+        condition,
+    }
 }
 
 /// Copies the status of the stored object. False for a kind without status.
@@ -235,8 +325,12 @@ fn keep_status(object: &mut Object, stored: &Object) -> bool {
             object.conditions.clone_from(&stored.conditions);
         }
         // As in an API server, a changed type drops the addresses that belong to the old one.
-        (Object::Service(object), Object::Service(stored)) if object.service_type == "LoadBalancer" => {
-            object.load_balancer_ingress.clone_from(&stored.load_balancer_ingress);
+        (Object::Service(object), Object::Service(stored))
+            if object.service_type == "LoadBalancer" =>
+        {
+            object
+                .load_balancer_ingress
+                .clone_from(&stored.load_balancer_ingress);
             object.lb_ingress_ips.clone_from(&stored.lb_ingress_ips);
         }
         (Object::Node(object), Object::Node(stored)) => {
@@ -300,7 +394,9 @@ mod tests {
                 let left = self.writes_left.load(Ordering::Relaxed);
                 if left > 0 {
                     self.writes_left.store(left - 1, Ordering::Relaxed);
-                    self.store.commit(vec![put_with_address(&format!("192.0.2.{left}"))]).await?;
+                    self.store
+                        .commit(vec![put_with_address(&format!("192.0.2.{left}"))])
+                        .await?;
                 }
                 self.store.transact(transaction).await
             }
@@ -309,37 +405,59 @@ mod tests {
     }
 
     fn object(cluster_ip: &str) -> ManifestObject {
-        let mut parsed = manifest::parse_file("web.yaml", &SERVICE.replace("10.96.0.7", cluster_ip));
+        let mut parsed =
+            manifest::parse_file("web.yaml", &SERVICE.replace("10.96.0.7", cluster_ip));
         parsed.objects.pop().unwrap()
     }
 
     fn put_with_address(address: &str) -> Operation {
-        let ManifestObject { key, mut object, .. } = object("10.96.0.7");
+        let ManifestObject {
+            key, mut object, ..
+        } = object("10.96.0.7");
         if let Object::Service(service) = &mut object {
             service.lb_ingress_ips = vec![address.to_owned()];
         }
-        Operation::Put { key: key.to_path(), value: object.encode().unwrap().into() }
+        Operation::Put {
+            key: key.to_path(),
+            value: object.encode().unwrap().into(),
+        }
     }
 
     /// Applies a service while another program writes it before the first `writes` attempts.
     async fn apply_during_writes(writes: u32) -> (Result<Vec<ApplyResult>, String>, Object) {
-        let store = BusyStore { store: MemoryStore::new(), writes_left: AtomicU32::new(writes) };
-        store.store.commit(vec![put_with_address("192.0.2.100")]).await.unwrap();
+        let store = BusyStore {
+            store: MemoryStore::new(),
+            writes_left: AtomicU32::new(writes),
+        };
+        store
+            .store
+            .commit(vec![put_with_address("192.0.2.100")])
+            .await
+            .unwrap();
         let object = object("10.96.0.8");
         let key = object.key.clone();
         let stored = read(&store, std::slice::from_ref(&key)).await.unwrap();
         let writes = vec![PlannedWrite::new(&object, &stored).unwrap()];
-        let chunk = Chunk { objects: vec![object], writes, size: TransactionSize::default() };
+        let chunk = Chunk {
+            objects: vec![object],
+            writes,
+            size: TransactionSize::default(),
+        };
         let result = chunk.write(&store).await.map_err(|error| error.to_string());
         let stored = read(&store, std::slice::from_ref(&key)).await.unwrap();
-        (result, Object::decode(&key, &stored[&key.to_path()].value).unwrap())
+        (
+            result,
+            Object::decode(&key, &stored[&key.to_path()].value).unwrap(),
+        )
     }
 
     #[tokio::test]
     async fn object_written_concurrently_is_read_again() {
         let (result, stored) = apply_during_writes(CONFLICT_ATTEMPTS - 1).await;
         assert_eq!(result, Ok(vec![ApplyResult::Configured]));
-        let Object::Service(service) = stored else { panic!("{stored:?}") };
+        let Object::Service(service) = stored else {
+            panic!("{stored:?}")
+        };
         assert_eq!(
             (service.cluster_ip.as_str(), &service.lb_ingress_ips[..]),
             ("10.96.0.8", &["192.0.2.1".to_owned()][..])
@@ -350,7 +468,9 @@ mod tests {
     async fn apply_gives_up_if_another_program_keeps_writing_the_object() {
         let (result, stored) = apply_during_writes(CONFLICT_ATTEMPTS + 1).await;
         assert!(result.is_err_and(|error| error.contains("service/web")));
-        let Object::Service(service) = stored else { panic!("{stored:?}") };
+        let Object::Service(service) = stored else {
+            panic!("{stored:?}")
+        };
         assert_eq!(service.cluster_ip, "10.96.0.7");
     }
 }

@@ -29,7 +29,8 @@ pub(super) struct Backends {
 
 impl Backends {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.query.run(terminal, false, |_| false, |services| self.list(&services))
+        self.query
+            .run(terminal, false, |_| false, |services| self.list(&services))
     }
 
     fn list(&self, services: &[(ServiceView, Value)]) -> Listing {
@@ -54,7 +55,10 @@ impl Backends {
                 }
             }
         }
-        Listing { header: (header, vec!["IN-TOPOLOGY", "HOST-NETWORK"]), items: found }
+        Listing {
+            header: (header, vec!["IN-TOPOLOGY", "HOST-NETWORK"]),
+            items: found,
+        }
     }
 }
 
@@ -67,7 +71,12 @@ fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
     let first_cells = || vec![Cell::from(&*service.id.name), Cell::from(title.clone())];
     if port.backends.is_empty() {
         let mut cells = first_cells();
-        cells.extend([Cell::styled("<none>", TextStyle::Bad), "".into(), "".into(), "".into()]);
+        cells.extend([
+            Cell::styled("<none>", TextStyle::Bad),
+            "".into(),
+            "".into(),
+            "".into(),
+        ]);
         return vec![Item {
             name: String::new(),
             value: Value::Null,
@@ -81,19 +90,33 @@ fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
         value["protocol"] = json!(port.protocol);
         let mut cells = first_cells();
         cells.extend(row(service, backend));
-        let wide = vec![yes_or_no(backend.in_topology), yes_or_no(backend.host_network)];
-        Item { name: endpoint(backend), value, cells: (cells, wide) }
+        let wide = vec![
+            yes_or_no(backend.in_topology),
+            yes_or_no(backend.host_network),
+        ];
+        Item {
+            name: endpoint(backend),
+            value,
+            cells: (cells, wide),
+        }
     };
     port.backends.iter().enumerate().map(item).collect()
 }
 
 fn row(service: &ServiceView, backend: &BackendView) -> [Cell; 4] {
     let state = match backend.state {
-        _ if !service.is_in_family_of(backend.address) => Cell::styled("other family", TextStyle::Warning),
+        _ if !service.is_in_family_of(backend.address) => {
+            Cell::styled("other family", TextStyle::Warning)
+        }
         BackendState::Ready => Cell::styled("ready", TextStyle::Good),
         BackendState::Terminating => Cell::styled("terminating", TextStyle::Warning),
     };
-    [endpoint(backend).into(), state, yes_or_no(backend.local), backend.weight.to_string().into()]
+    [
+        endpoint(backend).into(),
+        state,
+        yes_or_no(backend.local),
+        backend.weight.to_string().into(),
+    ]
 }
 
 fn endpoint(backend: &BackendView) -> String {

@@ -33,10 +33,17 @@ impl Cleanup {
         }
         let chosen: Vec<&str> = self.renderers.iter().map(|name| name.as_str()).collect();
         let mut is_good = true;
-        for name in registry::NAMES.into_iter().filter(|name| chosen.is_empty() || chosen.contains(name)) {
-            let Some(mut renderer) = registry::create(name, registry::Options::default()) else { continue };
+        for name in registry::NAMES
+            .into_iter()
+            .filter(|name| chosen.is_empty() || chosen.contains(name))
+        {
+            let Some(mut renderer) = registry::create(name, registry::Options::default()) else {
+                continue;
+            };
             match renderer.cleanup() {
-                Ok(report) if report.removed == 0 => writeln!(terminal.out, "{name}: nothing to remove")?,
+                Ok(report) if report.removed == 0 => {
+                    writeln!(terminal.out, "{name}: nothing to remove")?;
+                }
                 Ok(report) => writeln!(terminal.out, "{name}: removed {}", report.removed)?,
                 Err(error) => {
                     is_good = false;

@@ -29,20 +29,32 @@ pub(super) fn resources(current: &OsStr) -> Vec<CompletionCandidate> {
     // The shell passes the whole line; the word to complete is the last one.
     let words: Vec<String> = env::args().collect();
     let before = &words[..words.len().saturating_sub(1)];
-    let kind = before.iter().filter_map(|word| word.parse::<Kind>().ok()).next_back();
+    let kind = before
+        .iter()
+        .filter_map(|word| word.parse::<Kind>().ok())
+        .next_back();
     match (kind, current.to_string_lossy().split_once('/')) {
         (Some(Kind::Service), _) => services(current),
         (Some(_), _) => Vec::new(),
-        (None, Some((kind, _))) if kind.parse() == Ok(Kind::Service) => {
-            candidates(current, known_services().iter().map(|id| format!("{kind}/{}", id.name)))
-        }
-        (None, _) => candidates(current, Kind::ALL.map(|kind| kind.keyword().to_owned()).into_iter()),
+        (None, Some((kind, _))) if kind.parse() == Ok(Kind::Service) => candidates(
+            current,
+            known_services()
+                .iter()
+                .map(|id| format!("{kind}/{}", id.name)),
+        ),
+        (None, _) => candidates(
+            current,
+            Kind::ALL.map(|kind| kind.keyword().to_owned()).into_iter(),
+        ),
     }
 }
 
 /// The namespaces that have services.
 pub(super) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
-    candidates(current, known_services().iter().map(|id| id.namespace.to_string()))
+    candidates(
+        current,
+        known_services().iter().map(|id| id.namespace.to_string()),
+    )
 }
 
 /// The candidates that continue the current word, each once.
@@ -59,8 +71,16 @@ fn known_services() -> Vec<ServiceId> {
         id: ServiceId,
     }
     let server = variable("CONTIV_AGENT").unwrap_or_else(|| DEFAULT_AGENT.into());
-    let Ok(server) = server.to_string_lossy().parse() else { return Vec::new() };
+    let Ok(server) = server.to_string_lossy().parse() else {
+        return Vec::new();
+    };
     let answer = http_client::get_within(&server, "/services", COMPLETION_TIMEOUT);
-    let services: Option<Vec<Named>> = answer.ok().and_then(|text| serde_json::from_str(&text).ok());
-    services.into_iter().flatten().map(|service| service.id).collect()
+    let services: Option<Vec<Named>> = answer
+        .ok()
+        .and_then(|text| serde_json::from_str(&text).ok());
+    services
+        .into_iter()
+        .flatten()
+        .map(|service| service.id)
+        .collect()
 }

@@ -22,14 +22,24 @@ pub(super) struct Completions {
 impl Completions {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let shells = Shells::builtins();
-        let shell =
-            shells.completer(&self.shell.to_string()).context("no completions exist for this shell")?;
-        shell.write_registration(COMPLETE_VARIABLE, "contiv", "contiv", "contiv", &mut terminal.out)?;
+        let shell = shells
+            .completer(&self.shell.to_string())
+            .context("no completions exist for this shell")?;
+        shell.write_registration(
+            COMPLETE_VARIABLE,
+            "contiv",
+            "contiv",
+            "contiv",
+            &mut terminal.out,
+        )?;
         Ok(Outcome::Success)
     }
 }
 
 /// If a shell requests completions, prints them and exits the process. Otherwise does nothing.
 pub(super) fn complete_and_exit_if_requested(command: fn() -> Command) {
-    CompleteEnv::with_factory(command).var(COMPLETE_VARIABLE).bin("contiv").complete();
+    CompleteEnv::with_factory(command)
+        .var(COMPLETE_VARIABLE)
+        .bin("contiv")
+        .complete();
 }

@@ -40,8 +40,8 @@ impl<C: Settings> ConfigArguments<C> {
         terminal: &mut Terminal,
         process: impl FnOnce(&C, LogLevel) -> anyhow::Result<()>,
     ) -> anyhow::Result<Outcome> {
-        let config =
-            C::load(self.config.as_deref(), &self.flags).map_err(|error| UsageError(error.to_string()))?;
+        let config = C::load(self.config.as_deref(), &self.flags)
+            .map_err(|error| UsageError(error.to_string()))?;
         if self.check_config {
             writeln!(terminal.out, "# ok: this is the effective configuration")?;
             write!(terminal.out, "{}", config.to_toml()?)?;

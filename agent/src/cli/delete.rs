@@ -45,7 +45,11 @@ impl Delete {
         if !self.files.is_empty() {
             let parsed = input::read(&self.files)?;
             print_problems(&parsed.problems, &mut terminal.err)?;
-            let keys: Vec<Key> = parsed.objects.into_iter().map(|object| object.key).collect();
+            let keys: Vec<Key> = parsed
+                .objects
+                .into_iter()
+                .map(|object| object.key)
+                .collect();
             let store = self.store.choose_to_write(&mut terminal.err)?;
             let is_good = store.run(async |store| self.delete(&*store, &keys, terminal).await)?;
             return Ok(Outcome::success_if(is_good && parsed.problems.is_empty()));
@@ -62,45 +66,64 @@ impl Delete {
             .iter()
             .any(|request| matches!(request.objects, ObjectSelector::All { selector: None, .. }))
         {
-            return Err(
-                UsageError("name the objects, or choose them by their labels with -l".to_owned()).into()
-            );
+            return Err(UsageError(
+                "name the objects, or choose them by their labels with -l".to_owned(),
+            )
+            .into());
         }
-        let is_good = self.store.choose_to_write(&mut terminal.err)?.run(async |store| {
-            let mut is_good = true;
-            for request in &requests {
-                let keys = match &request.objects {
-                    // Unreadable objects can be deleted too.
-                    ObjectSelector::Keys(keys) => keys.clone(),
-                    ObjectSelector::All { .. } => {
-                        let found = fetch(request, &*store, &mut terminal.err).await?;
-                        is_good &= found.is_good;
-                        found.objects.into_iter().map(|(key, _)| key).collect()
+        let is_good = self
+            .store
+            .choose_to_write(&mut terminal.err)?
+            .run(async |store| {
+                let mut is_good = true;
+                for request in &requests {
+                    let keys = match &request.objects {
+                        // Unreadable objects can be deleted too.
+                        ObjectSelector::Keys(keys) => keys.clone(),
+                        ObjectSelector::All { .. } => {
+                            let found = fetch(request, &*store, &mut terminal.err).await?;
+                            is_good &= found.is_good;
+                            found.objects.into_iter().map(|(key, _)| key).collect()
+                        }
+                    };
+                    if keys.is_empty() {
+                        print_none(request, &mut terminal.err)?;
                     }
-                };
-                if keys.is_empty() {
-                    print_none(request, &mut terminal.err)?;
+                    is_good &= self.delete(&*store, &keys, terminal).await?;
                 }
-                is_good &= self.delete(&*store, &keys, terminal).await?;
-            }
-            Ok(is_good)
-        })?;
+                Ok(is_good)
+            })?;
         Ok(Outcome::success_if(is_good))
     }
 
     /// True if all of them existed, or need not exist.
-    async fn delete(&self, store: &dyn Store, keys: &[Key], terminal: &mut Terminal) -> anyhow::Result<bool> {
+    async fn delete(
+        &self,
+        store: &dyn Store,
+        keys: &[Key],
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<bool> {
         let stored = read(store, keys).await?;
-        let (found, missing): (Vec<&Key>, Vec<&Key>) =
-            keys.iter().partition(|key| stored.contains_key(&key.to_path()));
+        let (found, missing): (Vec<&Key>, Vec<&Key>) = keys
+            .iter()
+            .partition(|key| stored.contains_key(&key.to_path()));
         let progress = Progress::for_objects(found.len());
         for chunk in found.chunks(TRANSACTION_LIMIT) {
-            let operations = chunk.iter().map(|key| Operation::Delete { key: key.to_path() }).collect();
+            let operations = chunk
+                .iter()
+                .map(|key| Operation::Delete { key: key.to_path() })
+                .collect();
             store.commit(operations).await.with_context(|| {
-                format!("only {} of {} objects are deleted", progress.done(), found.len())
+                format!(
+                    "only {} of {} objects are deleted",
+                    progress.done(),
+                    found.len()
+                )
             })?;
             progress.suspend(|| {
-                chunk.iter().try_for_each(|key| writeln!(terminal.out, "{} deleted", title(key)))
+                chunk
+                    .iter()
+                    .try_for_each(|key| writeln!(terminal.out, "{} deleted", title(key)))
             })?;
             progress.add(chunk.len());
         }

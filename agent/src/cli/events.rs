@@ -69,8 +69,10 @@ impl Events {
         let all = self.fetch(&self.query())?;
         let mut next = all.last().map_or(1, |(event, _)| event.seq_num + 1);
         let mut matcher = self.filter.matcher(&self.agent)?;
-        let mut events: Vec<_> =
-            all.into_iter().filter(|(event, _)| self.is_selected(event, &matcher)).collect();
+        let mut events: Vec<_> = all
+            .into_iter()
+            .filter(|(event, _)| self.is_selected(event, &matcher))
+            .collect();
         if self.since.is_none() && self.is_narrow() {
             events.drain(..events.len().saturating_sub(self.last));
         }
@@ -86,7 +88,12 @@ impl Events {
             thread::sleep(EVENTS_POLL_INTERVAL);
             let mut events = self.fetch(&format!("from={next}"))?;
             // An event is printed together with the results of renderers, so it waits for them.
-            events.truncate(events.iter().take_while(|(event, _)| is_settled(event)).count());
+            events.truncate(
+                events
+                    .iter()
+                    .take_while(|(event, _)| is_settled(event))
+                    .count(),
+            );
             next = events.last().map_or(next, |(event, _)| event.seq_num + 1);
             if !events.is_empty() {
                 matcher = self.filter.matcher(&self.agent)?;
@@ -101,7 +108,10 @@ impl Events {
         match self.since {
             Some(age) => {
                 let seconds = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
-                format!("since={}", Timestamp::now().as_second().saturating_sub(seconds))
+                format!(
+                    "since={}",
+                    Timestamp::now().as_second().saturating_sub(seconds)
+                )
             }
             None if self.is_narrow() => "from=0".to_owned(),
             None => format!("last={}", self.last),
@@ -109,8 +119,12 @@ impl Events {
     }
 
     fn fetch(&self, query: &str) -> anyhow::Result<Vec<(EventView, Value)>> {
-        let values: Vec<Value> = self.agent.get(&format!("/controller/event-history?{query}"))?;
-        let parsed = values.into_iter().map(|value| Ok((serde_json::from_value(value.clone())?, value)));
+        let values: Vec<Value> = self
+            .agent
+            .get(&format!("/controller/event-history?{query}"))?;
+        let parsed = values
+            .into_iter()
+            .map(|value| Ok((serde_json::from_value(value.clone())?, value)));
         Ok(parsed.collect::<Result<_, serde_json::Error>>()?)
     }
 
@@ -128,7 +142,13 @@ impl Events {
     fn is_selected(&self, event: &EventView, matcher: &Matcher) -> bool {
         match self.service() {
             Some(service) => event.services.contains(&service),
-            None => !self.is_narrow() || event.services.iter().any(|service| matcher.matches(service)),
+            None => {
+                !self.is_narrow()
+                    || event
+                        .services
+                        .iter()
+                        .any(|service| matcher.matches(service))
+            }
         }
     }
 
@@ -136,43 +156,77 @@ impl Events {
     fn hint(&self) -> anyhow::Result<String> {
         if let Some(service) = self.service() {
             let values: Vec<ServiceView> = self.agent.get("/services")?;
-            let known: Vec<String> = values.iter().map(|service| service.id.to_string()).collect();
+            let known: Vec<String> = values
+                .iter()
+                .map(|service| service.id.to_string())
+                .collect();
             let name = service.to_string();
             if !known.contains(&name)
                 && let Some(meant) = suggest(&name, &known)
             {
-                return Ok(format!("the agent has no service {name}; did you mean {meant}?"));
+                return Ok(format!(
+                    "the agent has no service {name}; did you mean {meant}?"
+                ));
             }
         }
         Ok("--last and --since select events".to_owned())
     }
 
-    fn print(&self, events: Vec<(EventView, Value)>, terminal: &mut Terminal) -> anyhow::Result<()> {
+    fn print(
+        &self,
+        events: Vec<(EventView, Value)>,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<()> {
         if events.is_empty() && self.watch {
             return Ok(());
         }
-        let header = vec!["SEQ", "TIME", "KIND", "TOOK", "CHANGED", "RENDERERS", "WHAT"];
+        let header = vec![
+            "SEQ",
+            "TIME",
+            "KIND",
+            "TOOK",
+            "CHANGED",
+            "RENDERERS",
+            "WHAT",
+        ];
         let items = events.into_iter().map(|(event, value)| Item {
             name: event.seq_num.to_string(),
             value,
             cells: (row(&event), wide_cells(&event)),
         });
-        let listing =
-            Listing { header: (header, vec!["WAITED", "REVISION", "SERVICES"]), items: items.collect() };
-        write!(terminal.out, "{}", listing.print(self.output, &self.table, width(), false)?)?;
+        let listing = Listing {
+            header: (header, vec!["WAITED", "REVISION", "SERVICES"]),
+            items: items.collect(),
+        };
+        write!(
+            terminal.out,
+            "{}",
+            listing.print(self.output, &self.table, width(), false)?
+        )?;
         Ok(())
     }
 }
 
 /// True if every renderer has finished with it, or will not soon.
 fn is_settled(event: &EventView) -> bool {
-    let is_pending = event.renderers.values().any(|outcome| matches!(outcome, OutcomeView::Pending));
+    let is_pending = event
+        .renderers
+        .values()
+        .any(|outcome| matches!(outcome, OutcomeView::Pending));
     !is_pending || Timestamp::now().duration_since(event.start).as_secs() >= 2
 }
 
 fn row(event: &EventView) -> Vec<Cell> {
-    let time = event.start.to_zoned(TimeZone::system()).strftime("%H:%M:%S%.3f").to_string();
-    let changed = if event.changed == 0 { String::new() } else { event.changed.to_string() };
+    let time = event
+        .start
+        .to_zoned(TimeZone::system())
+        .strftime("%H:%M:%S%.3f")
+        .to_string();
+    let changed = if event.changed == 0 {
+        String::new()
+    } else {
+        event.changed.to_string()
+    };
     vec![
         event.seq_num.to_string().into(),
         time.into(),
@@ -188,25 +242,48 @@ fn renderers(event: &EventView) -> Cell {
     let mut style = TextStyle::Plain;
     let outcome = |(name, outcome): (&String, &OutcomeView)| match outcome {
         OutcomeView::Pending => {
-            style = if style == TextStyle::Bad { style } else { TextStyle::Warning };
+            style = if style == TextStyle::Bad {
+                style
+            } else {
+                TextStyle::Warning
+            };
             format!("{name} pending")
         }
-        OutcomeView::Applied { sent_after_ms: Some(after), .. } => {
+        OutcomeView::Applied {
+            sent_after_ms: Some(after),
+            ..
+        } => {
             format!("{name} +{}", milliseconds(*after))
         }
-        OutcomeView::Applied { duration_ms, .. } => format!("{name} {}", milliseconds(*duration_ms)),
+        OutcomeView::Applied { duration_ms, .. } => {
+            format!("{name} {}", milliseconds(*duration_ms))
+        }
         OutcomeView::Failed { error } => {
             style = TextStyle::Bad;
             format!("{name} FAILED: {error}")
         }
     };
-    let text = event.renderers.iter().map(outcome).collect::<Vec<_>>().join(", ");
+    let text = event
+        .renderers
+        .iter()
+        .map(outcome)
+        .collect::<Vec<_>>()
+        .join(", ");
     Cell::styled(text, style)
 }
 
 fn wide_cells(event: &EventView) -> Vec<Cell> {
-    let services = event.services.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    vec![milliseconds(event.waited_ms).into(), event.revision.to_string().into(), services.into()]
+    let services = event
+        .services
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",");
+    vec![
+        milliseconds(event.waited_ms).into(),
+        event.revision.to_string().into(),
+        services.into(),
+    ]
 }
 
 /// With a suitable number of digits.
@@ -225,9 +302,13 @@ mod tests {
 
     #[test]
     fn times_have_digits_that_are_of_interest() {
-        for (ms, expected) in
-            [(0.0421, "42us"), (1.26, "1.3ms"), (99.94, "99.9ms"), (412.3, "412ms"), (26_214.0, "26.2s")]
-        {
+        for (ms, expected) in [
+            (0.0421, "42us"),
+            (1.26, "1.3ms"),
+            (99.94, "99.9ms"),
+            (412.3, "412ms"),
+            (26_214.0, "26.2s"),
+        ] {
             assert_eq!(milliseconds(ms), expected);
         }
     }

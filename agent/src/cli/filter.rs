@@ -42,15 +42,27 @@ impl Filter {
     /// # Errors
     /// When it does not answer.
     pub(super) fn matcher(&self, agent: &AgentArgument) -> anyhow::Result<Matcher> {
-        let labelled = self.selector.as_ref().map(|selector| labelled(selector, agent)).transpose()?;
+        let labelled = self
+            .selector
+            .as_ref()
+            .map(|selector| labelled(selector, agent))
+            .transpose()?;
         let namespace = self.namespace.clone().filter(|_| !self.all_namespaces);
-        Ok(Matcher { namespace, labelled })
+        Ok(Matcher {
+            namespace,
+            labelled,
+        })
     }
 }
 
 impl Matcher {
     pub(super) fn matches(&self, service: &ServiceId) -> bool {
-        self.namespace.as_ref().is_none_or(|namespace| **namespace == *service.namespace)
-            && self.labelled.as_ref().is_none_or(|labelled| labelled.contains(service))
+        self.namespace
+            .as_ref()
+            .is_none_or(|namespace| **namespace == *service.namespace)
+            && self
+                .labelled
+                .as_ref()
+                .is_none_or(|labelled| labelled.contains(service))
     }
 }

@@ -18,8 +18,16 @@ pub(crate) fn flag(text: &str) {
     }
     match text.parse::<Source>() {
         Ok(source) => {
-            let interface = source.interface.as_ref().map(|name| format!("%{name}")).unwrap_or_default();
-            assert_eq!(format!("{}{interface}", source.address).parse(), Ok(source), "{text:?}");
+            let interface = source
+                .interface
+                .as_ref()
+                .map(|name| format!("%{name}"))
+                .unwrap_or_default();
+            assert_eq!(
+                format!("{}{interface}", source.address).parse(),
+                Ok(source),
+                "{text:?}"
+            );
         }
         Err(error) => assert!(!error.is_empty()),
     }

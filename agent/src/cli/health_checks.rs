@@ -74,22 +74,41 @@ impl HealthChecks {
 
     fn frame(&self) -> anyhow::Result<Frame> {
         let values: Vec<Value> = self.agent.get("/health-checks")?;
-        let parsed = values.into_iter().map(|value| Ok((serde_json::from_value(value.clone())?, value)));
-        let checks: Vec<(HealthCheckView, Value)> = parsed.collect::<Result<_, serde_json::Error>>()?;
-        let SelectedItems { items, missing } =
-            self.scope.select(checks, "health check", |(check, _)| &check.service, &self.agent)?;
+        let parsed = values
+            .into_iter()
+            .map(|value| Ok((serde_json::from_value(value.clone())?, value)));
+        let checks: Vec<(HealthCheckView, Value)> =
+            parsed.collect::<Result<_, serde_json::Error>>()?;
+        let SelectedItems { items, missing } = self.scope.select(
+            checks,
+            "health check",
+            |(check, _)| &check.service,
+            &self.agent,
+        )?;
         let has_failed = |listener: &ListenerView| listener.error.is_some();
-        let is_served = items.iter().all(|(check, _)| !check.listeners.iter().any(has_failed));
+        let is_served = items
+            .iter()
+            .all(|(check, _)| !check.listeners.iter().any(has_failed));
         let is_good = is_served && (self.scope.selects_all() || missing.is_empty());
         let shows_namespace = self.scope.shows_namespace();
-        let items = items.into_iter().map(|(check, value)| item(&check, value, shows_namespace)).collect();
+        let items = items
+            .into_iter()
+            .map(|(check, value)| item(&check, value, shows_namespace))
+            .collect();
         let mut header = vec!["SERVICE", "PORT", "LOCAL", "LISTENS"];
         if shows_namespace {
             header.insert(0, "NAMESPACE");
         }
-        let listing = Listing { header: (header, Vec::new()), items };
+        let listing = Listing {
+            header: (header, Vec::new()),
+            items,
+        };
         let out = listing.print(self.output, &self.table, width(), self.scope.is_single())?;
-        Ok(Frame { out, err: missing, is_good })
+        Ok(Frame {
+            out,
+            err: missing,
+            is_good,
+        })
     }
 }
 
@@ -103,7 +122,11 @@ fn item(check: &HealthCheckView, value: Value, shows_namespace: bool) -> Item {
     if shows_namespace {
         cells.insert(0, Cell::from(&*check.service.namespace));
     }
-    Item { name: check.service.to_string(), value, cells: (cells, Vec::new()) }
+    Item {
+        name: check.service.to_string(),
+        value,
+        cells: (cells, Vec::new()),
+    }
 }
 
 /// The number of ready endpoints, by family.
@@ -122,12 +145,27 @@ fn listeners_cell(check: &HealthCheckView) -> Cell {
     }
     let text = |listener: &ListenerView| {
         let address = SocketAddr::new(listener.address, check.port);
-        listener
-            .error
-            .as_ref()
-            .map_or_else(|| address.to_string(), |error| format!("{address} FAILS: {error}"))
+        listener.error.as_ref().map_or_else(
+            || address.to_string(),
+            |error| format!("{address} FAILS: {error}"),
+        )
     };
-    let is_bad = check.listeners.iter().any(|listener| listener.error.is_some());
-    let text = check.listeners.iter().map(text).collect::<Vec<_>>().join(", ");
-    Cell::styled(text, if is_bad { TextStyle::Bad } else { TextStyle::Plain })
+    let is_bad = check
+        .listeners
+        .iter()
+        .any(|listener| listener.error.is_some());
+    let text = check
+        .listeners
+        .iter()
+        .map(text)
+        .collect::<Vec<_>>()
+        .join(", ");
+    Cell::styled(
+        text,
+        if is_bad {
+            TextStyle::Bad
+        } else {
+            TextStyle::Plain
+        },
+    )
 }

@@ -50,25 +50,42 @@ impl FromStr for Server {
     fn from_str(url: &str) -> Result<Self, Self::Err> {
         let example = "as in http://127.0.0.1:9999";
         // Without a scheme it is an address, as in curl, with the default port of agents.
-        let (url, default_port) =
-            if url.contains("://") { (url.to_owned(), 80) } else { (format!("http://{url}"), DEFAULT_PORT) };
+        let (url, default_port) = if url.contains("://") {
+            (url.to_owned(), 80)
+        } else {
+            (format!("http://{url}"), DEFAULT_PORT)
+        };
         let uri: Uri = url.parse().map_err(|error| format!("{error}; {example}"))?;
         if uri.scheme() != Some(&Scheme::HTTP) {
             return Err(format!("the agent serves http only; {example}"));
         }
-        if !matches!(uri.path_and_query().map(PathAndQuery::as_str), None | Some("/")) {
+        if !matches!(
+            uri.path_and_query().map(PathAndQuery::as_str),
+            None | Some("/")
+        ) {
             return Err(format!("give the address only, without a path; {example}"));
         }
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or(format!("no host; {example}"))?;
+        let host = uri
+            .host()
+            .filter(|host| !host.is_empty())
+            .ok_or(format!("no host; {example}"))?;
         // An IPv6 address has brackets in a URL, but not for the resolver; it may have a zone.
-        let is_ipv6 = |ip: &&str| ip.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
+        let is_ipv6 = |ip: &&str| {
+            ip.split('%')
+                .next()
+                .is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok())
+        };
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.strip_suffix(']').filter(is_ipv6),
             None => Some(host).filter(|name| !name.contains(['[', ']'])),
         };
-        let name =
-            name.ok_or_else(|| format!("the host {host:?} is neither a name nor an address; {example}"))?;
-        Ok(Self { host: name.to_owned(), port: uri.port_u16().unwrap_or(default_port) })
+        let name = name.ok_or_else(|| {
+            format!("the host {host:?} is neither a name nor an address; {example}")
+        })?;
+        Ok(Self {
+            host: name.to_owned(),
+            port: uri.port_u16().unwrap_or(default_port),
+        })
     }
 }
 
@@ -145,7 +162,12 @@ fn explained(server: &Server, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-fn send_request(server: &Server, method: Method, path: &str, limit: Duration) -> anyhow::Result<String> {
+fn send_request(
+    server: &Server,
+    method: Method,
+    path: &str,
+    limit: Duration,
+) -> anyhow::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -173,7 +195,10 @@ fn send_request(server: &Server, method: Method, path: &str, limit: Duration) ->
 async fn connect(server: &Server) -> anyhow::Result<Connection> {
     let stream = TcpStream::connect((server.host.as_str(), server.port))
         .await
-        .map_err(|source| NoAgent { server: server.clone(), source })?;
+        .map_err(|source| NoAgent {
+            server: server.clone(),
+            source,
+        })?;
     let name = server.to_string();
     let host = name.replace("http://", "");
     Connection::open(stream, name, host).await
@@ -203,7 +228,11 @@ impl Connection {
         let (sender, connection) = handshake.with_context(|| is_no_agent(&agent))?;
         // It ends with the sender; its error becomes that of the answer.
         tokio::spawn(connection);
-        Ok(Self { sender, agent, host })
+        Ok(Self {
+            sender,
+            agent,
+            host,
+        })
     }
 
     /// The body of the answer.
@@ -212,10 +241,20 @@ impl Connection {
     /// When there is no answer, or one without success. The error contains the agent's text.
     pub(super) async fn request(&mut self, method: Method, path: &str) -> anyhow::Result<String> {
         let agent = &self.agent;
-        let request = Request::builder().method(method).uri(path).header(header::HOST, &self.host);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.host);
         let request = request.body(Body::empty())?;
-        self.sender.ready().await.with_context(|| is_no_agent(agent))?;
-        let response = self.sender.send_request(request).await.with_context(|| is_no_agent(agent))?;
+        self.sender
+            .ready()
+            .await
+            .with_context(|| is_no_agent(agent))?;
+        let response = self
+            .sender
+            .send_request(request)
+            .await
+            .with_context(|| is_no_agent(agent))?;
         let status = response.status();
         let body = to_bytes(Body::new(response.into_body()), SIZE_LIMIT).await;
         let body = String::from_utf8_lossy(&body.with_context(|| is_no_agent(agent))?).into_owned();

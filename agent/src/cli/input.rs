@@ -43,7 +43,10 @@ impl Manifests {
             }
         } else if skipped > 0 {
             let objects = if skipped == 1 { "object" } else { "objects" };
-            writeln!(err, "note: {skipped} {objects} of kinds that contiv does not use; -v names them")?;
+            writeln!(
+                err,
+                "note: {skipped} {objects} of kinds that contiv does not use; -v names them"
+            )?;
         }
         Ok(())
     }
@@ -86,7 +89,12 @@ pub(super) fn print_findings(parsed: &ParsedManifests, err: &mut impl Write) -> 
     for warning in parsed.warnings.iter().take(PRINTED_WARNINGS) {
         writeln!(err, "warning: {warning}")?;
     }
-    if let Some(more) = parsed.warnings.len().checked_sub(PRINTED_WARNINGS).filter(|more| *more > 0) {
+    if let Some(more) = parsed
+        .warnings
+        .len()
+        .checked_sub(PRINTED_WARNINGS)
+        .filter(|more| *more > 0)
+    {
         writeln!(err, "warning: {more} more fields that have no effect")?;
     }
     print_problems(&parsed.problems, err)

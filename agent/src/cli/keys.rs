@@ -37,7 +37,9 @@ impl Keys {
     /// The keys of this process's terminal; none without one.
     pub(super) fn of_terminal() -> Self {
         let has_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-        Self { reader: has_terminal.then(Reader::start).flatten() }
+        Self {
+            reader: has_terminal.then(Reader::start).flatten(),
+        }
     }
 
     /// No keys.
@@ -86,8 +88,15 @@ impl Reader {
                 }
             }
         };
-        thread::Builder::new().name("keys".to_owned()).spawn(read).ok()?;
-        Some(Self { requests, keys, is_awaited: false })
+        thread::Builder::new()
+            .name("keys".to_owned())
+            .spawn(read)
+            .ok()?;
+        Some(Self {
+            requests,
+            keys,
+            is_awaited: false,
+        })
     }
 
     fn wait(&mut self, limit: Duration) -> Result<Option<Key>, RecvTimeoutError> {
@@ -95,7 +104,9 @@ impl Reader {
             if !is_in_foreground() {
                 return Ok(None);
             }
-            self.requests.send(()).map_err(|_| RecvTimeoutError::Disconnected)?;
+            self.requests
+                .send(())
+                .map_err(|_| RecvTimeoutError::Disconnected)?;
             self.is_awaited = true;
         }
         match self.keys.recv_timeout(limit) {

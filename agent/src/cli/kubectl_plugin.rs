@@ -13,5 +13,7 @@ pub(super) fn adapt(command: Command, program: Option<OsString>) -> Command {
         return command;
     }
     let of_cluster = |status: Command| status.mut_arg("cluster", |flag| flag.default_value("true"));
-    command.bin_name("kubectl contiv").mut_subcommand("status", of_cluster)
+    command
+        .bin_name("kubectl contiv")
+        .mut_subcommand("status", of_cluster)
 }

@@ -21,8 +21,14 @@ impl Latency {
         let mut sent: Vec<f64> = events.iter().flat_map(EventView::latencies).collect();
         sent.sort_by(f64::total_cmp);
         let at = |percent: usize| {
-            sent.get((sent.len() * percent / 100).min(sent.len().saturating_sub(1))).copied()
+            sent.get((sent.len() * percent / 100).min(sent.len().saturating_sub(1)))
+                .copied()
         };
-        Some(Self { p50: at(50)?, p99: at(99)?, worst: *sent.last()?, count: sent.len() })
+        Some(Self {
+            p50: at(50)?,
+            p99: at(99)?,
+            worst: *sent.last()?,
+            count: sent.len(),
+        })
     }
 }

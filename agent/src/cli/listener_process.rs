@@ -22,7 +22,9 @@ const AGENT_NAME: &str = "contiv";
 /// answer.
 pub(super) fn stopped_listener(port: u16) -> Option<u32> {
     let tables = TABLES.map(|path| fs::read_to_string(path).unwrap_or_default());
-    let sockets = tables.iter().flat_map(|table| listening_sockets(table, port));
+    let sockets = tables
+        .iter()
+        .flat_map(|table| listening_sockets(table, port));
     let sockets: BTreeSet<String> = sockets.map(|socket| socket.target).collect();
     if sockets.is_empty() {
         return None;
@@ -47,30 +49,53 @@ pub(super) fn check_owner(port: u16) -> Result<(), String> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         table => table.map_err(|error| format!("{path} cannot be read ({error})")),
     };
-    let tables = TABLES.into_iter().map(read).collect::<Result<Vec<String>, String>>()?;
+    let tables = TABLES
+        .into_iter()
+        .map(read)
+        .collect::<Result<Vec<String>, String>>()?;
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let trusted = [ROOT, geteuid().as_raw()].into_iter().chain(user_of_agents(&users)).collect();
+    let trusted = [ROOT, geteuid().as_raw()]
+        .into_iter()
+        .chain(user_of_agents(&users))
+        .collect();
     check_owner_in(&tables, port, &trusted)
 }
 
 /// The user of the packages' agent, from the text of `/etc/passwd`.
 fn user_of_agents(users: &str) -> Option<u32> {
-    let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let fields = users
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>());
     let mut users = fields.filter(|fields| fields.first() == Some(&AGENT_NAME));
-    users.next()?.get(2)?.parse().ok().filter(|user| *user < FIRST_LOGIN_USER)
+    users
+        .next()?
+        .get(2)?
+        .parse()
+        .ok()
+        .filter(|user| *user < FIRST_LOGIN_USER)
 }
 
 fn check_owner_in(tables: &[String], port: u16, trusted: &BTreeSet<u32>) -> Result<(), String> {
-    let mut sockets = tables.iter().flat_map(|table| listening_sockets(table, port)).peekable();
+    let mut sockets = tables
+        .iter()
+        .flat_map(|table| listening_sockets(table, port))
+        .peekable();
     if sockets.peek().is_none() {
-        return Err(format!("{} do not show whose process listens there", TABLES.join(" and ")));
+        return Err(format!(
+            "{} do not show whose process listens there",
+            TABLES.join(" and ")
+        ));
     }
     match sockets.find(|socket| !matches!(socket.user, Some(user) if trusted.contains(&user))) {
         None => Ok(()),
-        Some(Socket { user: Some(user), .. }) => {
-            Err(format!("the process there is of user {user}, not of root, {AGENT_NAME} or this user"))
+        Some(Socket {
+            user: Some(user), ..
+        }) => Err(format!(
+            "the process there is of user {user}, not of root, {AGENT_NAME} or this user"
+        )),
+        Some(Socket { user: None, .. }) => {
+            Err("the user of the process there is not known".to_owned())
         }
-        Some(Socket { user: None, .. }) => Err("the user of the process there is not known".to_owned()),
     }
 }
 
@@ -87,27 +112,39 @@ fn listening_sockets(table: &str, port: u16) -> impl Iterator<Item = Socket> {
     let port = format!(":{port:04X}");
     table.lines().skip(1).filter_map(move |line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, local, _, state, ..] = fields.as_slice() else { return None };
+        let [_, local, _, state, ..] = fields.as_slice() else {
+            return None;
+        };
         let user = fields.get(7)?.parse().ok();
         let inode = fields.get(9)?;
         let is_listening = local.ends_with(&port) && *state == LISTEN;
-        is_listening.then(|| Socket { target: format!("socket:[{inode}]"), user })
+        is_listening.then(|| Socket {
+            target: format!("socket:[{inode}]"),
+            user,
+        })
     })
 }
 
 /// True if `/proc/PID/stat` has the state of a process that was stopped by a signal (T) or by a debugger (t).
 fn is_stopped(stat: &str) -> bool {
     // The name before it may hold anything.
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
 /// True if the process has one of these sockets, or if only its name can be seen, and that is the agent's.
 fn has_socket(process: &Path, stat: &str, sockets: &BTreeSet<String>) -> bool {
     let Ok(files) = fs::read_dir(process.join("fd")) else {
-        return stat.split_once('(').is_some_and(|(_, rest)| rest.starts_with(&format!("{AGENT_NAME})")));
+        return stat
+            .split_once('(')
+            .is_some_and(|(_, rest)| rest.starts_with(&format!("{AGENT_NAME})")));
     };
     let mut targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
-    targets.any(|target| target.to_str().is_some_and(|target| sockets.contains(target)))
+    targets.any(|target| {
+        target
+            .to_str()
+            .is_some_and(|target| sockets.contains(target))
+    })
 }
 
 #[cfg(test)]
@@ -124,13 +161,17 @@ mod tests {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
                      0: 0100007F:270F 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n   \
                      1: 0100007F:270F 0100007F:8000 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0 100 0 0 10 0\n";
-        let found: Vec<String> = listening_sockets(table, 9999).map(|socket| socket.target).collect();
+        let found: Vec<String> = listening_sockets(table, 9999)
+            .map(|socket| socket.target)
+            .collect();
         assert_eq!(found, ["socket:[4711]"]);
         assert_eq!(listening_sockets(table, 9998).count(), 0);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
-        let sockets: BTreeSet<String> = listening_sockets(&table, port).map(|socket| socket.target).collect();
+        let sockets: BTreeSet<String> = listening_sockets(&table, port)
+            .map(|socket| socket.target)
+            .collect();
         assert_eq!(sockets.len(), 1);
         assert!(has_socket(Path::new("/proc/self"), "", &sockets));
         assert_eq!(stopped_listener(port), None, "this process runs");
@@ -146,7 +187,11 @@ mod tests {
         };
         let is_trusted = |rows: &[String], own_user| {
             let tables = rows.iter().map(|row| format!("  sl  local_address\n{row}"));
-            check_owner_in(&tables.collect::<Vec<_>>(), 9999, &BTreeSet::from([ROOT, own_user]))
+            check_owner_in(
+                &tables.collect::<Vec<_>>(),
+                9999,
+                &BTreeSet::from([ROOT, own_user]),
+            )
         };
         for user in ["0", "1000"] {
             assert_eq!(is_trusted(&[row(user, "270F")], 1000), Ok(()));
@@ -157,9 +202,13 @@ mod tests {
             Err("the process there is of user 1000, not of root, contiv or this user".to_owned())
         );
         for unknown in [row("x", "270F"), row("0", "270E"), String::new()] {
-            assert!(is_trusted(std::slice::from_ref(&unknown), 0).is_err(), "{unknown}");
+            assert!(
+                is_trusted(std::slice::from_ref(&unknown), 0).is_err(),
+                "{unknown}"
+            );
         }
-        let users = |user| format!("root:x:0:0::/:/bin/sh\ncontiv:x:{user}:988::/:/usr/sbin/nologin\n");
+        let users =
+            |user| format!("root:x:0:0::/:/bin/sh\ncontiv:x:{user}:988::/:/usr/sbin/nologin\n");
         assert_eq!(user_of_agents(&users(988)), Some(988));
         assert_eq!(user_of_agents(&users(1000)), None, "a person's");
         assert_eq!(user_of_agents(""), None);
@@ -167,14 +216,27 @@ mod tests {
 
     #[test]
     fn process_is_stopped_by_its_state() {
-        for (stat, expected) in
-            [("7 (a) b) T 1 2", true), ("7 (contiv) t 1", true), ("7 (T) S 1 2", false), ("", false)]
-        {
+        for (stat, expected) in [
+            ("7 (a) b) T 1 2", true),
+            ("7 (contiv) t 1", true),
+            ("7 (T) S 1 2", false),
+            ("", false),
+        ] {
             assert_eq!(is_stopped(stat), expected, "{stat}");
         }
-        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
         let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-STOP", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
         let stat = format!("/proc/{pid}/stat");
         while !is_stopped(&fs::read_to_string(&stat).unwrap()) {}
         child.kill().unwrap();

@@ -60,16 +60,27 @@ impl Listing {
         let titles: Vec<&str> = titles.iter().chain(more).copied().collect();
         let cells = |item: &Item| {
             let (cells, more) = &item.cells;
-            cells.iter().chain(more).map(|cell| cell.text().to_owned()).collect()
+            cells
+                .iter()
+                .chain(more)
+                .map(|cell| cell.text().to_owned())
+                .collect()
         };
         options.sort(&mut self.items, &titles, cells, |item| item.value.clone())?;
         match output {
-            Output::Table | Output::Wide => Ok(self.table(output == Output::Wide, options.no_headers, width)),
-            Output::Json => Ok(format!("{:#}\n", self.value(is_single))),
-            Output::Yaml => serde_saphyr::to_string(&self.value(is_single)).context("failed to write YAML"),
-            Output::Name => {
-                Ok(self.items.iter().map(|item| format!("{}\n", item.name)).collect::<Vec<_>>().concat())
+            Output::Table | Output::Wide => {
+                Ok(self.table(output == Output::Wide, options.no_headers, width))
             }
+            Output::Json => Ok(format!("{:#}\n", self.value(is_single))),
+            Output::Yaml => {
+                serde_saphyr::to_string(&self.value(is_single)).context("failed to write YAML")
+            }
+            Output::Name => Ok(self
+                .items
+                .iter()
+                .map(|item| format!("{}\n", item.name))
+                .collect::<Vec<_>>()
+                .concat()),
         }
     }
 
@@ -80,7 +91,11 @@ impl Listing {
         let (mut header, more) = self.header;
         header.extend(more.into_iter().filter(|_| is_wide));
         let mut table = Table::new(&header).without_header(hides_header);
-        for Item { cells: (mut row, more), .. } in self.items {
+        for Item {
+            cells: (mut row, more),
+            ..
+        } in self.items
+        {
             row.extend(more.into_iter().filter(|_| is_wide));
             table.push(row);
         }
@@ -89,7 +104,11 @@ impl Listing {
 
     fn value(self, is_single: bool) -> Value {
         let mut values: Vec<Value> = self.items.into_iter().map(|item| item.value).collect();
-        if is_single && values.len() == 1 { values.remove(0) } else { Value::Array(values) }
+        if is_single && values.len() == 1 {
+            values.remove(0)
+        } else {
+            Value::Array(values)
+        }
     }
 }
 
@@ -105,21 +124,39 @@ mod tests {
             value: json!({ "id": name }),
             cells: (vec![name.into()], vec!["more".into()]),
         };
-        Listing { header: (vec!["NAME"], vec!["EXTRA"]), items: vec![item("a"), item("b")] }
+        Listing {
+            header: (vec!["NAME"], vec!["EXTRA"]),
+            items: vec![item("a"), item("b")],
+        }
     }
 
     #[test]
     fn output_forms_agree() {
-        let print = |output| listing().print(output, &TableOptions::default(), None, false).unwrap();
+        let print = |output| {
+            listing()
+                .print(output, &TableOptions::default(), None, false)
+                .unwrap()
+        };
         assert_eq!(print(Output::Table), "NAME\na\nb\n");
-        assert_eq!(print(Output::Wide), "NAME   EXTRA\na      more\nb      more\n");
+        assert_eq!(
+            print(Output::Wide),
+            "NAME   EXTRA\na      more\nb      more\n"
+        );
         assert_eq!(print(Output::Name), "shop/a\nshop/b\n");
         assert_eq!(
             serde_json::from_str::<Value>(&print(Output::Json)).unwrap(),
             json!([{"id": "a"}, {"id": "b"}])
         );
         assert_eq!(print(Output::Yaml), "- id: a\n- id: b\n");
-        let options = TableOptions { no_headers: true, ..TableOptions::default() };
-        assert_eq!(listing().print(Output::Table, &options, None, false).unwrap(), "a\nb\n");
+        let options = TableOptions {
+            no_headers: true,
+            ..TableOptions::default()
+        };
+        assert_eq!(
+            listing()
+                .print(Output::Table, &options, None, false)
+                .unwrap(),
+            "a\nb\n"
+        );
     }
 }

@@ -20,8 +20,12 @@ pub(super) struct Man {
 
 impl Man {
     pub(super) fn run(self, command: Command) -> anyhow::Result<Outcome> {
-        clap_mangen::generate_to(command, &self.folder)
-            .with_context(|| format!("failed to write manual pages into {}", self.folder.display()))?;
+        clap_mangen::generate_to(command, &self.folder).with_context(|| {
+            format!(
+                "failed to write manual pages into {}",
+                self.folder.display()
+            )
+        })?;
         Ok(Outcome::Success)
     }
 }

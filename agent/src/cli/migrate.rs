@@ -57,8 +57,8 @@ impl Migrate {
             Form::Values => migration.chart_values(),
         };
         if let Some(path) = &self.write {
-            let mut file =
-                fs::File::create_new(path).with_context(|| format!("failed to create {}", path.display()))?;
+            let mut file = fs::File::create_new(path)
+                .with_context(|| format!("failed to create {}", path.display()))?;
             file.write_all(config.as_bytes())
                 .with_context(|| format!("failed to write {}", path.display()))?;
         }
@@ -69,10 +69,16 @@ impl Migrate {
                 terminal.out.write_all(config.as_bytes())?;
             }
             for line in migration.lines.iter().filter(|line| line.needs_attention()) {
-                writeln!(terminal.err, "{}: {}: {}", line.setting, line.conversion, line.detail)?;
+                writeln!(
+                    terminal.err,
+                    "{}: {}: {}",
+                    line.setting, line.conversion, line.detail
+                )?;
             }
         }
-        Ok(Outcome::success_if(!migration.lines.iter().any(plan::Line::needs_attention)))
+        Ok(Outcome::success_if(
+            !migration.lines.iter().any(plan::Line::needs_attention),
+        ))
     }
 }
 

@@ -83,7 +83,9 @@ use crate::{capabilities::use_net_admin, environment::ignore_empty_variables};
 /// Services and their endpoints, from a store into this node's kernel.
 #[derive(Debug, Parser)]
 #[command(name = "contiv", version, max_term_width = 120)]
-#[command(after_help = "Exit codes: 0 success; 1 something failed; 2 wrong usage or configuration.")]
+#[command(
+    after_help = "Exit codes: 0 success; 1 something failed; 2 wrong usage or configuration."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -126,7 +128,10 @@ fn without_password(mut error: clap::Error) -> clap::Error {
 }
 
 fn parse() -> Result<Cli, clap::Error> {
-    let mut command = kubectl_plugin::adapt(ignore_empty_variables(Cli::command()), env::args_os().next());
+    let mut command = kubectl_plugin::adapt(
+        ignore_empty_variables(Cli::command()),
+        env::args_os().next(),
+    );
     let matches = command.try_get_matches_from_mut(env::args_os())?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
@@ -136,7 +141,10 @@ pub fn main() -> ExitCode {
     use_net_admin();
     completions::complete_and_exit_if_requested(Cli::command);
     let cli = parse().unwrap_or_else(|error| without_password(error).exit());
-    let mut terminal = Terminal { out: io::stdout().lock(), err: Box::new(io::stderr()) };
+    let mut terminal = Terminal {
+        out: io::stdout().lock(),
+        err: Box::new(io::stderr()),
+    };
     let result = match cli.command {
         Command::Agent(command) => command.run(&mut terminal),
         Command::Render(command) => command.run(&mut terminal),
@@ -180,7 +188,9 @@ pub fn main() -> ExitCode {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
@@ -189,9 +199,13 @@ mod tests {
 
     #[test]
     fn cause_that_is_reported_already_is_not_repeated() {
-        let of_folder = || anyhow::anyhow!("no such file").context("failed to read /x: no such file");
+        let of_folder =
+            || anyhow::anyhow!("no such file").context("failed to read /x: no such file");
         assert_eq!(chain(&of_folder()), "failed to read /x: no such file");
-        assert_eq!(chain(&of_folder().context("no store")), "no store: failed to read /x: no such file");
+        assert_eq!(
+            chain(&of_folder().context("no store")),
+            "no store: failed to read /x: no such file"
+        );
     }
 
     #[test]
@@ -200,7 +214,11 @@ mod tests {
         for mut command in Cli::command().get_subcommands().cloned() {
             let help = command.render_long_help().to_string();
             let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(help.contains("Exit codes: 0 "), "{}: {help}", command.get_name());
+            assert!(
+                help.contains("Exit codes: 0 "),
+                "{}: {help}",
+                command.get_name()
+            );
         }
     }
 }

@@ -24,10 +24,14 @@ impl FromStr for Name {
             Some((namespace, name)) => (Some(namespace.to_owned()), name),
             None => (None, text),
         };
-        if name.is_empty() || name.contains('/') || namespace.as_ref().is_some_and(String::is_empty) {
+        if name.is_empty() || name.contains('/') || namespace.as_ref().is_some_and(String::is_empty)
+        {
             return Err("expected NAME or NAMESPACE/NAME".to_owned());
         }
-        Ok(Self { namespace, name: name.to_owned() })
+        Ok(Self {
+            namespace,
+            name: name.to_owned(),
+        })
     }
 }
 
@@ -39,7 +43,10 @@ mod tests {
     fn name_is_parsed_with_and_without_namespace() {
         let name = |text: &str| text.parse::<Name>().map(|name| (name.namespace, name.name));
         assert_eq!(name("web"), Ok((None, "web".to_owned())));
-        assert_eq!(name("shop/web"), Ok((Some("shop".to_owned()), "web".to_owned())));
+        assert_eq!(
+            name("shop/web"),
+            Ok((Some("shop".to_owned()), "web".to_owned()))
+        );
         for wrong in ["", "/web", "shop/", "a/b/c"] {
             assert!(name(wrong).is_err(), "{wrong}");
         }

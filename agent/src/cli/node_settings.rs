@@ -94,8 +94,14 @@ impl NodeSettings {
     /// # Errors
     /// [`UsageError`].
     pub(super) fn check(&self, agent: &AgentArgument, has_input: bool) -> Result<(), UsageError> {
-        let problem = match (has_input, agent.is_given(), !self.flags.arguments.is_empty()) {
-            (true, true, _) => "--agent cannot be used with -f or --store: these are read without an agent",
+        let problem = match (
+            has_input,
+            agent.is_given(),
+            !self.flags.arguments.is_empty(),
+        ) {
+            (true, true, _) => {
+                "--agent cannot be used with -f or --store: these are read without an agent"
+            }
             (false, _, true) => {
                 "the settings of the node can only be given with -f or --store; a running agent has its own (see its /config)"
             }
@@ -105,7 +111,9 @@ impl NodeSettings {
     }
 
     fn file(&self) -> Option<&Path> {
-        self.config.as_deref().filter(|path| !path.as_os_str().is_empty())
+        self.config
+            .as_deref()
+            .filter(|path| !path.as_os_str().is_empty())
     }
 
     /// The settings of this machine's agent.
@@ -129,15 +137,25 @@ impl NodeSettings {
     ) -> anyhow::Result<NodeConfig> {
         let mut config = Config::read(self.file(), &self.flags.read()?).map_err(usage_error)?;
         if config.node_name.is_empty() {
-            config.node_name = choose_node(nodes, config::default_node_name().map_err(usage_error)?, err)?;
+            config.node_name = choose_node(
+                nodes,
+                config::default_node_name().map_err(usage_error)?,
+                err,
+            )?;
         }
         let config = config.finish().map_err(usage_error)?;
         let is_from_store = |addresses: &NodePortAddresses| {
-            matches!(addresses, NodePortAddresses::Primary | NodePortAddresses::Cluster)
+            matches!(
+                addresses,
+                NodePortAddresses::Primary | NodePortAddresses::Cluster
+            )
         };
         let needs_addresses = !config.node_port_addresses.iter().all(is_from_store);
         if !needs_addresses {
-            return Ok(NodeConfig { config, local_addresses: None });
+            return Ok(NodeConfig {
+                config,
+                local_addresses: None,
+            });
         }
         if config.node_name != self.name_of_this_machine()? {
             writeln!(
@@ -146,9 +164,15 @@ impl NodeSettings {
                  have no addresses here",
                 config.node_name
             )?;
-            return Ok(NodeConfig { config, local_addresses: None });
+            return Ok(NodeConfig {
+                config,
+                local_addresses: None,
+            });
         }
-        Ok(NodeConfig { config, local_addresses: Some(local_addresses()?) })
+        Ok(NodeConfig {
+            config,
+            local_addresses: Some(local_addresses()?),
+        })
     }
 
     /// The name that an agent would have here without flags.
@@ -157,7 +181,11 @@ impl NodeSettings {
             ConfigFlags::of_environment([], is_node_setting).map_err(|error| flag_error(&error))?;
         let config = Config::read(self.file(), &environment).map_err(usage_error)?;
         let is_set = !config.node_name.is_empty();
-        Ok(if is_set { config.node_name } else { config::default_node_name().map_err(usage_error)? })
+        Ok(if is_set {
+            config.node_name
+        } else {
+            config::default_node_name().map_err(usage_error)?
+        })
     }
 }
 
@@ -166,19 +194,34 @@ impl NodeSettings {
 /// # Errors
 /// When the kernel does not answer.
 pub(super) fn local_addresses() -> anyhow::Result<BTreeSet<IpAddr>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let addresses = runtime.block_on(LocalAddresses::open());
-    Ok(addresses.context("the addresses of this node are not known")?.current().clone())
+    Ok(addresses
+        .context("the addresses of this node are not known")?
+        .current()
+        .clone())
 }
 
 /// This machine if it is one of the nodes, or if there are none; else the first of them.
-fn choose_node(nodes: &BTreeSet<&str>, this_machine: String, err: &mut impl Write) -> io::Result<String> {
-    let Some(first) = nodes.first().filter(|_| !nodes.contains(this_machine.as_str())) else {
+fn choose_node(
+    nodes: &BTreeSet<&str>,
+    this_machine: String,
+    err: &mut impl Write,
+) -> io::Result<String> {
+    let Some(first) = nodes
+        .first()
+        .filter(|_| !nodes.contains(this_machine.as_str()))
+    else {
         return Ok(this_machine);
     };
     if nodes.len() > 1 {
         let count = nodes.len();
-        writeln!(err, "note: rendered for node {first}, the first of {count}; --node-name chooses another")?;
+        writeln!(
+            err,
+            "note: rendered for node {first}, the first of {count}; --node-name chooses another"
+        )?;
     }
     Ok((*first).to_owned())
 }
@@ -196,7 +239,9 @@ fn flag_error(error: &Error) -> UsageError {
 fn node_arguments() -> impl Iterator<Item = clap::Arg> {
     let command = Config::augment_args_for_update(Command::new("settings"));
     let arguments: Vec<clap::Arg> = command.get_arguments().cloned().collect();
-    arguments.into_iter().filter(|argument| argument.get_long().is_some_and(is_node_setting))
+    arguments
+        .into_iter()
+        .filter(|argument| argument.get_long().is_some_and(is_node_setting))
 }
 
 fn is_node_setting(key: &str) -> bool {
@@ -214,7 +259,9 @@ impl Args for NodeFlags {
             };
             // The parser would validate the environment even if an agent is queried.
             let argument = argument.env(Resettable::Reset).help(help);
-            argument.hide_short_help(!is_name).help_heading("Settings of the node (without an agent)")
+            argument
+                .hide_short_help(!is_name)
+                .help_heading("Settings of the node (without an agent)")
         };
         command.args(node_arguments().map(argument))
     }
@@ -228,7 +275,9 @@ impl FromArgMatches for NodeFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut arguments = Vec::new();
         for argument in node_arguments() {
-            let (Some(key), id) = (argument.get_long(), argument.get_id().as_str()) else { continue };
+            let (Some(key), id) = (argument.get_long(), argument.get_id().as_str()) else {
+                continue;
+            };
             if matches.value_source(id) != Some(ValueSource::CommandLine) {
                 continue;
             }
@@ -264,7 +313,12 @@ mod tests {
             ),
         ] {
             let mut err = Vec::new();
-            let chosen = choose_node(&nodes.iter().copied().collect(), "here".to_owned(), &mut err).unwrap();
+            let chosen = choose_node(
+                &nodes.iter().copied().collect(),
+                "here".to_owned(),
+                &mut err,
+            )
+            .unwrap();
             assert_eq!(
                 (chosen.as_str(), String::from_utf8(err).unwrap().as_str()),
                 (expected, note),
@@ -276,8 +330,14 @@ mod tests {
     #[test]
     fn process_keys_are_keys_of_configuration() {
         let command = Config::augment_args_for_update(Command::new("settings"));
-        let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
-        assert!(PROCESS_KEYS.iter().all(|key| known.contains(key)), "{known:?}");
+        let known: Vec<&str> = command
+            .get_arguments()
+            .filter_map(clap::Arg::get_long)
+            .collect();
+        assert!(
+            PROCESS_KEYS.iter().all(|key| known.contains(key)),
+            "{known:?}"
+        );
         assert!(node_arguments().any(|argument| argument.get_long() == Some("masquerade-all")));
     }
 }

@@ -49,20 +49,33 @@ pub(super) fn desired_state(
     is_node_needed: bool,
     terminal: &mut Terminal,
 ) -> anyhow::Result<DesiredState> {
-    let nodes = parsed.objects.iter().filter(|object| object.key.kind() == Kind::Node);
+    let nodes = parsed
+        .objects
+        .iter()
+        .filter(|object| object.key.kind() == Kind::Node);
     let names: BTreeSet<&str> = nodes.map(|object| object.key.name()).collect();
-    let NodeConfig { config, local_addresses } = settings.for_one_of(&names, &mut terminal.err)?;
+    let NodeConfig {
+        config,
+        local_addresses,
+    } = settings.for_one_of(&names, &mut terminal.err)?;
     let (objects, problems) = validate(parsed, &mut terminal.err)?;
     let is_good = parsed.problems.is_empty() && problems.is_empty();
     if objects.is_empty() && !is_good {
-        return Ok(DesiredState { processor: None, is_good });
+        return Ok(DesiredState {
+            processor: None,
+            is_good,
+        });
     }
     let processor = processor_with(objects, &config, local_addresses);
     let unserved: Vec<_> = processor.unserved_services().collect();
     write!(
         terminal.err,
         "{}",
-        unserved::notes(unserved.iter().map(|service| (&service.id, &service.not_served)))
+        unserved::notes(
+            unserved
+                .iter()
+                .map(|service| (&service.id, &service.not_served))
+        )
     )?;
     let facts = processor.node_facts();
     let is_named = !names.is_empty() || config.node_name != config::default_node_name()?;
@@ -70,7 +83,10 @@ pub(super) fn desired_state(
     if !names.contains(config.node_name.as_str()) && (is_named || is_unknown) {
         print_missing_node(&config.node_name, &names, &mut terminal.err)?;
     }
-    Ok(DesiredState { processor: Some(processor), is_good })
+    Ok(DesiredState {
+        processor: Some(processor),
+        is_good,
+    })
 }
 
 fn print_missing_node(name: &str, nodes: &BTreeSet<&str>, err: &mut impl Write) -> io::Result<()> {
@@ -93,7 +109,10 @@ pub(super) fn processor_with(
 ) -> Processor {
     let mut processor = Processor::new(config.processor());
     processor.apply(local_addresses.map(Event::LocalAddresses));
-    processor.resync(Resync { objects, ..Resync::default() });
+    processor.resync(Resync {
+        objects,
+        ..Resync::default()
+    });
     processor
 }
 
@@ -106,7 +125,11 @@ pub(super) fn validate(
     let (derived, replaced) = derived_slices(parsed, err)?;
     let mut objects = derived;
     let mut problems = Vec::new();
-    for found in parsed.objects.iter().filter(|found| !replaced.contains(&found.key)) {
+    for found in parsed
+        .objects
+        .iter()
+        .filter(|found| !replaced.contains(&found.key))
+    {
         let problem = |field: String, reason: String, is_warning: bool| Problem {
             source: found.source.clone(),
             object: Some(found.key.to_string()),
@@ -118,15 +141,22 @@ pub(super) fn validate(
         match wire::validate(&found.object, 0) {
             Ok((object, Findings { invalid, warnings })) => {
                 objects.extend(object);
-                let invalid = invalid.into_iter().map(|error| problem(error.field, error.problem, true));
-                let warnings =
-                    warnings.into_iter().map(|warning| problem(warning.field, warning.reason, true));
+                let invalid = invalid
+                    .into_iter()
+                    .map(|error| problem(error.field, error.problem, true));
+                let warnings = warnings
+                    .into_iter()
+                    .map(|warning| problem(warning.field, warning.reason, true));
                 for warning in invalid.chain(warnings) {
                     writeln!(err, "warning: {warning}")?;
                 }
             }
             Err(fields) => {
-                problems.extend(fields.into_iter().map(|error| problem(error.field, error.problem, false)));
+                problems.extend(
+                    fields
+                        .into_iter()
+                        .map(|error| problem(error.field, error.problem, false)),
+                );
             }
         }
     }
@@ -142,7 +172,12 @@ fn derived_slices(
 ) -> io::Result<(Vec<Object>, BTreeSet<Key>)> {
     let entry = |found: &ManifestObject| {
         let value = found.object.encode().ok()?.into();
-        Some(Entry { key: found.key.to_path(), value, create_revision: 0, mod_revision: 0 })
+        Some(Entry {
+            key: found.key.to_path(),
+            value,
+            create_revision: 0,
+            mod_revision: 0,
+        })
     };
     let mut entries: Vec<Entry> = parsed.objects.iter().filter_map(entry).collect();
     entries.sort_by(|one, other| one.key.cmp(&other.key));
@@ -150,12 +185,16 @@ fn derived_slices(
     let decode = |entry: &Entry| value::decode::<EndpointSlice>(&entry.value).ok();
     let slices: Vec<EndpointSlice> = entries.iter().filter_map(decode).collect();
     let targets = slices.iter().flat_map(|slice| {
-        let targets = slice.endpoints.iter().filter_map(|endpoint| endpoint.target_ref.as_ref());
+        let targets = slice
+            .endpoints
+            .iter()
+            .filter_map(|endpoint| endpoint.target_ref.as_ref());
         targets.map(|target| (slice.namespace.as_str(), target.name.as_str()))
     });
     let behind: BTreeSet<(&str, &str)> = targets.collect();
     for key in parsed.objects.iter().map(|found| &found.key) {
-        if key.kind() == Kind::ExternalWorkload && !behind.contains(&(key.namespace(), key.name())) {
+        if key.kind() == Kind::ExternalWorkload && !behind.contains(&(key.namespace(), key.name()))
+        {
             writeln!(
                 err,
                 "note: ExternalWorkload {}/{} is behind no service: none of its namespace selects its labels, or it has no \
@@ -165,6 +204,15 @@ fn derived_slices(
             )?;
         }
     }
-    let objects = slices.into_iter().filter_map(|slice| wire::validate(&slice.into(), 0).ok()?.0).collect();
-    Ok((objects, replaced.iter().filter_map(|path| Key::parse(path).ok()?).collect()))
+    let objects = slices
+        .into_iter()
+        .filter_map(|slice| wire::validate(&slice.into(), 0).ok()?.0)
+        .collect();
+    Ok((
+        objects,
+        replaced
+            .iter()
+            .filter_map(|path| Key::parse(path).ok()?)
+            .collect(),
+    ))
 }

@@ -10,6 +10,10 @@ pub(super) enum Outcome {
 
 impl Outcome {
     pub(super) const fn success_if(is_success: bool) -> Self {
-        if is_success { Self::Success } else { Self::PartialFailure }
+        if is_success {
+            Self::Success
+        } else {
+            Self::PartialFailure
+        }
     }
 }

@@ -12,7 +12,10 @@ use std::{
 const JOURNAL_LINES: &str = "20000";
 
 /// The limits of most programs; on a machine that is in trouble one may never end.
-const LIMITS: Limits = Limits { time: Duration::from_secs(20), bytes: 64 << 20 };
+const LIMITS: Limits = Limits {
+    time: Duration::from_secs(20),
+    bytes: 64 << 20,
+};
 
 /// The largest part of a program's error output that is shown.
 const MAX_ERROR_BYTES: u64 = 4096;
@@ -43,19 +46,29 @@ pub(super) fn run(program: &str, arguments: &[&str]) -> CommandOutput {
 /// The newest lines of the journal of a unit.
 pub(super) fn journal(unit: &str) -> CommandOutput {
     let form = ["--no-pager", "--output", "short-iso-precise"];
-    run("journalctl", &[&["--unit", unit, "--lines", JOURNAL_LINES], &form[..]].concat())
+    run(
+        "journalctl",
+        &[&["--unit", unit, "--lines", JOURNAL_LINES], &form[..]].concat(),
+    )
 }
 
 /// Runs a program with these limits of time and output.
 pub(super) fn run_within(limits: Limits, program: &str, arguments: &[&str]) -> CommandOutput {
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let named = |problem: String| Some(format!("{program} {}: {problem}", arguments.join(" ")));
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
             let problem = named(format!("failed to run it: {error}; is it installed?"));
-            return CommandOutput { problem, ..CommandOutput::default() };
+            return CommandOutput {
+                problem,
+                ..CommandOutput::default()
+            };
         }
     };
     let deadline = Instant::now() + limits.time;
@@ -63,13 +76,21 @@ pub(super) fn run_within(limits: Limits, program: &str, arguments: &[&str]) -> C
     let errors = child.stderr.take().map(read_errors_in_thread);
     let mut bytes = Vec::new();
     let result = output
-        .map_or(Ok(()), |output| collect(&output, &mut bytes, limits, deadline))
+        .map_or(Ok(()), |output| {
+            collect(&output, &mut bytes, limits, deadline)
+        })
         .and_then(|()| wait(&mut child, limits, deadline));
     let problem = match result {
         Ok(status) if status.success() => None,
         Ok(status) => {
-            let errors = errors.and_then(|errors| errors.recv_timeout(limits.time).ok()).unwrap_or_default();
-            Some(if errors.is_empty() { status.to_string() } else { errors })
+            let errors = errors
+                .and_then(|errors| errors.recv_timeout(limits.time).ok())
+                .unwrap_or_default();
+            Some(if errors.is_empty() {
+                status.to_string()
+            } else {
+                errors
+            })
         }
         Err(reason) => {
             // It may have ended by itself just now.
@@ -78,7 +99,10 @@ pub(super) fn run_within(limits: Limits, program: &str, arguments: &[&str]) -> C
             Some(reason)
         }
     };
-    CommandOutput { text: String::from_utf8_lossy(&bytes).into_owned(), problem: problem.and_then(named) }
+    CommandOutput {
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+        problem: problem.and_then(named),
+    }
 }
 
 /// Reads a pipe in a thread, so that the caller can stop waiting: a child of the program may keep the other end open.
@@ -123,7 +147,10 @@ fn collect(
         }
         if bytes.len() > limits.bytes {
             bytes.truncate(limits.bytes);
-            return Err(format!("it prints more than {} bytes; the rest is left out", limits.bytes));
+            return Err(format!(
+                "it prints more than {} bytes; the rest is left out",
+                limits.bytes
+            ));
         }
     }
 }
@@ -147,7 +174,10 @@ fn timeout_error(limits: Limits) -> String {
 mod tests {
     use super::*;
 
-    const AMPLE: Limits = Limits { time: Duration::from_secs(60), bytes: 1 << 20 };
+    const AMPLE: Limits = Limits {
+        time: Duration::from_secs(60),
+        bytes: 1 << 20,
+    };
 
     fn shell(limits: Limits, script: &str) -> (String, String) {
         let CommandOutput { text, problem } = run_within(limits, "sh", &["-c", script]);
@@ -156,24 +186,42 @@ mod tests {
 
     #[test]
     fn program_that_ends_well_has_no_problem() {
-        assert_eq!(shell(AMPLE, "echo one; echo noise >&2"), ("one\n".to_owned(), String::new()));
+        assert_eq!(
+            shell(AMPLE, "echo one; echo noise >&2"),
+            ("one\n".to_owned(), String::new())
+        );
     }
 
     #[test]
     fn program_that_fails_is_shown_with_its_reason() {
         let (text, problem) = shell(AMPLE, "echo one; echo reason >&2; exit 3");
-        assert_eq!((text.as_str(), problem.contains("reason")), ("one\n", true), "{problem}");
+        assert_eq!(
+            (text.as_str(), problem.contains("reason")),
+            ("one\n", true),
+            "{problem}"
+        );
         let (_, problem) = shell(AMPLE, "exit 3");
         assert!(problem.contains("exit status: 3"), "{problem}");
         let missing = run("contiv-no-such-program", &[]);
-        assert!(missing.problem.is_some_and(|problem| problem.contains("is it installed?")));
+        assert!(
+            missing
+                .problem
+                .is_some_and(|problem| problem.contains("is it installed?"))
+        );
     }
 
     #[test]
     fn program_that_does_not_end_is_ended_and_shown_so_far() {
-        let brief = Limits { time: Duration::from_millis(300), ..AMPLE };
+        let brief = Limits {
+            time: Duration::from_millis(300),
+            ..AMPLE
+        };
         // The second one leaves the pipe to a child, the third one closes it.
-        for script in ["echo one; exec sleep 30", "echo one; sleep 30", "echo one; exec >&-; exec sleep 30"] {
+        for script in [
+            "echo one; exec sleep 30",
+            "echo one; sleep 30",
+            "echo one; exec >&-; exec sleep 30",
+        ] {
             let (text, problem) = shell(brief, script);
             assert_eq!(
                 (text.as_str(), problem.contains("does not end within 300ms")),
@@ -186,6 +234,10 @@ mod tests {
     #[test]
     fn program_that_prints_without_end_is_cut() {
         let (text, problem) = shell(AMPLE, "exec yes");
-        assert_eq!((text.len(), problem.contains("more than 1048576 bytes")), (1 << 20, true), "{problem}");
+        assert_eq!(
+            (text.len(), problem.contains("more than 1048576 bytes")),
+            (1 << 20, true),
+            "{problem}"
+        );
     }
 }

@@ -13,16 +13,22 @@ impl Progress {
     /// For this many objects. The bar is hidden if one transaction is enough for them.
     pub(super) fn for_objects(total: usize) -> Self {
         if total <= TRANSACTION_LIMIT {
-            return Self { bar: ProgressBar::hidden() };
+            return Self {
+                bar: ProgressBar::hidden(),
+            };
         }
         let bar = ProgressBar::new(total as u64);
-        Self { bar: bar.with_style(style("{bar:40} {pos} of {len} objects, {eta} left")) }
+        Self {
+            bar: bar.with_style(style("{bar:40} {pos} of {len} objects, {eta} left")),
+        }
     }
 
     /// For elements that are read from the kernel. The total is not known yet; [`Self::set`] sets it.
     pub(super) fn for_elements() -> Self {
         let bar = ProgressBar::no_length();
-        Self { bar: bar.with_style(style("{bar:40} {pos} of about {len} elements read")) }
+        Self {
+            bar: bar.with_style(style("{bar:40} {pos} of about {len} elements read")),
+        }
     }
 
     /// Sets how many are done, and the approximate total.

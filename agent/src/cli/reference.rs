@@ -122,7 +122,9 @@ token, are set by `OTEL_EXPORTER_OTLP_HEADERS`; `OTEL_RESOURCE_ATTRIBUTES` adds 
 
 /// All metrics, with one value for each label.
 fn metrics() -> String {
-    let text = Metrics::with_examples().text(Exposition::OpenMetrics).unwrap_or_default();
+    let text = Metrics::with_examples()
+        .text(Exposition::OpenMetrics)
+        .unwrap_or_default();
     let mut page = format!(
         "# Metrics\n\nFor operators who collect metrics and write alerts.\n\n{GENERATED_NOTICE}\n`GET /metrics` of the [debug HTTP](debug-http.md) has these metrics, and so has `metrics-listen` (below): in Prometheus' text format, \
          or OpenMetrics 1.0 if requested, compressed if the client accepts it. \
@@ -132,9 +134,16 @@ fn metrics() -> String {
          | metric | type | meaning |\n|---|---|---|\n"
     );
     let words = |line: &str| line.splitn(4, ' ').map(str::to_owned).collect::<Vec<_>>();
-    for help in text.lines().filter(|line| line.starts_with("# HELP ")).map(words) {
+    for help in text
+        .lines()
+        .filter(|line| line.starts_with("# HELP "))
+        .map(words)
+    {
         let (name, what) = (&help[2], help[3].trim_end_matches('.'));
-        let kind = text.lines().find_map(|line| line.strip_prefix(&format!("# TYPE {name} "))).unwrap_or("");
+        let kind = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("# TYPE {name} ")))
+            .unwrap_or("");
         let labels = labels(name, &text);
         if name.starts_with("kubeproxy_") {
             continue;
@@ -160,17 +169,26 @@ fn metrics() -> String {
 /// The labels of a metric, in braces, without those of histograms.
 fn labels(name: &str, text: &str) -> String {
     let sample = text.lines().find(|line| {
-        let rest = line
-            .strip_prefix(name)
-            .map(|rest| rest.trim_start_matches("_total").trim_start_matches("_bucket"));
+        let rest = line.strip_prefix(name).map(|rest| {
+            rest.trim_start_matches("_total")
+                .trim_start_matches("_bucket")
+        });
         rest.is_some_and(|rest| rest.starts_with('{'))
     });
-    let inner =
-        sample.and_then(|line| line.split_once('{')?.1.split_once('}')).map_or("", |(inner, _)| inner);
-    let names: Vec<&str> =
-        inner.split(',').filter_map(|label| label.split_once('=')).map(|(name, _)| name).collect();
+    let inner = sample
+        .and_then(|line| line.split_once('{')?.1.split_once('}'))
+        .map_or("", |(inner, _)| inner);
+    let names: Vec<&str> = inner
+        .split(',')
+        .filter_map(|label| label.split_once('='))
+        .map(|(name, _)| name)
+        .collect();
     let names: Vec<&str> = names.into_iter().filter(|name| *name != "le").collect();
-    if names.is_empty() { String::new() } else { format!("{{{}}}", names.join(",")) }
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!("{{{}}}", names.join(","))
+    }
 }
 
 /// All keys of both files.
@@ -198,10 +216,21 @@ fn keys<T: Args>(defaults: &str, page: &mut String) -> anyhow::Result<()> {
     page.push_str("| key | default | environment | meaning |\n|---|---|---|---|\n");
     let command = T::augment_args_for_update(Command::new("keys"));
     for argument in command.get_arguments() {
-        let Some(key) = argument.get_long() else { continue };
-        let default = defaults.get(key).map(ToString::to_string).unwrap_or_default();
-        let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let Some(key) = argument.get_long() else {
+            continue;
+        };
+        let default = defaults
+            .get(key)
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let variable = argument
+            .get_env()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let help = argument
+            .get_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let help = help.replace('|', "\\|").replace('\n', " ");
         // Writing to a `String` cannot fail.
         let _ = writeln!(page, "| `{key}` | `{default}` | `{variable}` | {help} |");
@@ -218,7 +247,10 @@ mod tests {
     #[test]
     fn reference_pages_match_the_code() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/users");
-        for (name, text) in [("metrics.md", metrics()), ("configuration.md", configuration().unwrap())] {
+        for (name, text) in [
+            ("metrics.md", metrics()),
+            ("configuration.md", configuration().unwrap()),
+        ] {
             let stored = fs::read_to_string(docs.join(name)).unwrap();
             assert!(
                 stored == text,
@@ -238,7 +270,9 @@ mod tests {
             for word in words.filter(|word| word.starts_with("contiv_")) {
                 used += 1;
                 let metric = word.trim_end_matches("_bucket");
-                let is_known = ["`", "{"].iter().any(|end| known.contains(&format!("`{metric}{end}")));
+                let is_known = ["`", "{"]
+                    .iter()
+                    .any(|end| known.contains(&format!("`{metric}{end}")));
                 assert!(is_known, "{name} uses {word}");
             }
         }

@@ -7,7 +7,8 @@ use contiv_model::Snapshot;
 use contiv_renderer::dry_run;
 
 use super::{
-    Outcome, Terminal, input::Manifests, node_settings::NodeSettings, offline::desired_state, table::Table,
+    Outcome, Terminal, input::Manifests, node_settings::NodeSettings, offline::desired_state,
+    table::Table,
 };
 
 /// Print the dataplane for manifests; needs no privileges and no store

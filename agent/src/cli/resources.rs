@@ -15,7 +15,12 @@ pub(super) struct Resources {
     words: Vec<String>,
 
     /// In this namespace
-    #[arg(short, long, default_value = "default", conflicts_with = "all_namespaces")]
+    #[arg(
+        short,
+        long,
+        default_value = "default",
+        conflicts_with = "all_namespaces"
+    )]
     namespace: String,
 
     /// In every namespace
@@ -40,7 +45,10 @@ pub(super) enum ObjectSelector {
     /// The objects with these keys.
     Keys(Vec<Key>),
     /// All objects with these labels in this namespace, or in all namespaces.
-    All { namespace: Option<String>, selector: Option<Selector> },
+    All {
+        namespace: Option<String>,
+        selector: Option<Selector>,
+    },
 }
 
 impl Resources {
@@ -58,7 +66,8 @@ impl Resources {
     pub(super) fn shows_namespace(&self) -> bool {
         let names = self.words.iter().skip(1);
         self.all_namespaces
-            || (self.kind_name_pairs().is_none() && names.into_iter().any(|name| name.contains('/')))
+            || (self.kind_name_pairs().is_none()
+                && names.into_iter().any(|name| name.contains('/')))
     }
 
     /// The requests, each kind once, in the order of the arguments.
@@ -68,24 +77,35 @@ impl Resources {
     pub(super) fn requests(&self) -> Result<Vec<ResourceRequest>, UsageError> {
         let Some((first, names)) = self.words.split_first() else {
             let kinds = Kind::ALL.map(Kind::keyword).join(", ");
-            return Err(UsageError(format!("name a kind: {kinds}; or objects, as in service/web")));
+            return Err(UsageError(format!(
+                "name a kind: {kinds}; or objects, as in service/web"
+            )));
         };
         if let Some(pairs) = self.kind_name_pairs() {
             self.check(true)?;
             return self.requests_of_pairs(&pairs);
         }
         self.check(!names.is_empty())?;
-        let kinds = first.split(',').map(kind).collect::<Result<Vec<Kind>, _>>()?;
+        let kinds = first
+            .split(',')
+            .map(kind)
+            .collect::<Result<Vec<Kind>, _>>()?;
         kinds
             .into_iter()
             .map(|kind| {
                 let objects = if names.is_empty() {
-                    let namespace =
-                        (kind.is_namespaced() && !self.all_namespaces).then(|| self.namespace.clone());
-                    ObjectSelector::All { namespace, selector: self.selector.clone() }
+                    let namespace = (kind.is_namespaced() && !self.all_namespaces)
+                        .then(|| self.namespace.clone());
+                    ObjectSelector::All {
+                        namespace,
+                        selector: self.selector.clone(),
+                    }
                 } else {
                     ObjectSelector::Keys(
-                        names.iter().map(|name| self.key(kind, name)).collect::<Result<_, _>>()?,
+                        names
+                            .iter()
+                            .map(|name| self.key(kind, name))
+                            .collect::<Result<_, _>>()?,
                     )
                 };
                 Ok(ResourceRequest { kind, objects })
@@ -96,7 +116,12 @@ impl Resources {
     /// The arguments, if they have the form KIND/NAME.
     fn kind_name_pairs(&self) -> Option<Vec<(&str, &str)>> {
         self.words.first().filter(|first| first.contains('/'))?;
-        Some(self.words.iter().map(|word| word.split_once('/').unwrap_or((word, ""))).collect())
+        Some(
+            self.words
+                .iter()
+                .map(|word| word.split_once('/').unwrap_or((word, "")))
+                .collect(),
+        )
     }
 
     /// Rejects names together with `-A` or labels.
@@ -111,7 +136,10 @@ impl Resources {
         Err(UsageError(problem.to_owned()))
     }
 
-    fn requests_of_pairs(&self, pairs: &[(&str, &str)]) -> Result<Vec<ResourceRequest>, UsageError> {
+    fn requests_of_pairs(
+        &self,
+        pairs: &[(&str, &str)],
+    ) -> Result<Vec<ResourceRequest>, UsageError> {
         let mut requests: Vec<ResourceRequest> = Vec::new();
         for (word, name) in pairs {
             if name.is_empty() {
@@ -122,22 +150,34 @@ impl Resources {
             let kind = kind(word)?;
             let key = self.key(kind, name)?;
             match requests.iter_mut().find(|request| request.kind == kind) {
-                Some(ResourceRequest { objects: ObjectSelector::Keys(keys), .. }) => keys.push(key),
-                _ => requests.push(ResourceRequest { kind, objects: ObjectSelector::Keys(vec![key]) }),
+                Some(ResourceRequest {
+                    objects: ObjectSelector::Keys(keys),
+                    ..
+                }) => keys.push(key),
+                _ => requests.push(ResourceRequest {
+                    kind,
+                    objects: ObjectSelector::Keys(vec![key]),
+                }),
             }
         }
         Ok(requests)
     }
 
     fn key(&self, kind: Kind, text: &str) -> Result<Key, UsageError> {
-        let name: Name = text.parse().map_err(|problem| UsageError(format!("{text:?}: {problem}")))?;
+        let name: Name = text
+            .parse()
+            .map_err(|problem| UsageError(format!("{text:?}: {problem}")))?;
         if !kind.is_namespaced() && name.namespace.is_some() {
             return Err(UsageError(format!(
                 "{text:?}: a {kind} is in no namespace; name it as {}",
                 name.name
             )));
         }
-        let namespace = if kind.is_namespaced() { name.namespace_or(&self.namespace) } else { "" };
+        let namespace = if kind.is_namespaced() {
+            name.namespace_or(&self.namespace)
+        } else {
+            ""
+        };
         Key::new(kind, namespace, name.name.as_str()).map_err(|error| UsageError(error.problem))
     }
 }
@@ -165,15 +205,33 @@ mod tests {
 
     fn parsed(line: &str) -> Result<Vec<String>, String> {
         let words = std::iter::once("contiv").chain(line.split(' '));
-        let Cli { resources } = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+        let Cli { resources } =
+            Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
         let text = |ResourceRequest { kind, objects }| match objects {
-            ObjectSelector::Keys(keys) => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-            ObjectSelector::All { namespace, selector } => {
-                let labels = if selector.is_some() { " with labels" } else { "" };
-                format!("{kind}s of {}{labels}", namespace.as_deref().unwrap_or("all"))
+            ObjectSelector::Keys(keys) => keys
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" "),
+            ObjectSelector::All {
+                namespace,
+                selector,
+            } => {
+                let labels = if selector.is_some() {
+                    " with labels"
+                } else {
+                    ""
+                };
+                format!(
+                    "{kind}s of {}{labels}",
+                    namespace.as_deref().unwrap_or("all")
+                )
             }
         };
-        resources.requests().map(|all| all.into_iter().map(text).collect()).map_err(|error| error.to_string())
+        resources
+            .requests()
+            .map(|all| all.into_iter().map(text).collect())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -182,12 +240,25 @@ mod tests {
             ("svc", &["services of default"][..]),
             ("svc,no -n shop", &["services of shop", "nodes of all"]),
             ("services -A -l app=web", &["services of all with labels"]),
-            ("svc web shop/cart", &["service default/web service shop/cart"]),
-            ("svc,eps web -n shop", &["service shop/web", "endpointslice shop/web"]),
-            ("svc/web no/n1 svc/db -n shop", &["service shop/web service shop/db", "node n1"]),
+            (
+                "svc web shop/cart",
+                &["service default/web service shop/cart"],
+            ),
+            (
+                "svc,eps web -n shop",
+                &["service shop/web", "endpointslice shop/web"],
+            ),
+            (
+                "svc/web no/n1 svc/db -n shop",
+                &["service shop/web service shop/db", "node n1"],
+            ),
             ("svc/shop/web", &["service shop/web"]),
         ] {
-            assert_eq!(parsed(line), Ok(expected.iter().map(ToString::to_string).collect()), "{line}");
+            assert_eq!(
+                parsed(line),
+                Ok(expected.iter().map(ToString::to_string).collect()),
+                "{line}"
+            );
         }
     }
 

@@ -20,7 +20,12 @@ pub(super) struct Scope {
     names: Vec<Name>,
 
     /// Only of this namespace
-    #[arg(short, long, default_value = "default", conflicts_with = "all_namespaces")]
+    #[arg(
+        short,
+        long,
+        default_value = "default",
+        conflicts_with = "all_namespaces"
+    )]
     #[arg(add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
 
@@ -68,11 +73,21 @@ impl Scope {
         id: impl Fn(&T) -> &ServiceId,
         agent: &AgentArgument,
     ) -> anyhow::Result<SelectedItems<T>> {
-        let labelled = self.selector.as_ref().map(|selector| labelled(selector, agent)).transpose()?;
+        let labelled = self
+            .selector
+            .as_ref()
+            .map(|selector| labelled(selector, agent))
+            .transpose()?;
         let known: BTreeSet<ServiceId> = items.iter().map(|item| id(item).clone()).collect();
-        let has_labels = |id: &ServiceId| labelled.as_ref().is_none_or(|labelled| labelled.contains(id));
-        let items: Vec<T> =
-            items.into_iter().filter(|item| self.contains(id(item)) && has_labels(id(item))).collect();
+        let has_labels = |id: &ServiceId| {
+            labelled
+                .as_ref()
+                .is_none_or(|labelled| labelled.contains(id))
+        };
+        let items: Vec<T> = items
+            .into_iter()
+            .filter(|item| self.contains(id(item)) && has_labels(id(item)))
+            .collect();
         let mut missing = self.missing(noun, &known);
         if items.is_empty() && missing.is_empty() {
             let place = if self.all_namespaces {
@@ -80,7 +95,11 @@ impl Scope {
             } else {
                 format!(" in namespace {}; -A looks in every one", self.namespace)
             };
-            let which = if self.selector.is_some() { " with these labels" } else { "" };
+            let which = if self.selector.is_some() {
+                " with these labels"
+            } else {
+                ""
+            };
             // Writing to a `String` cannot fail.
             let _ = writeln!(missing, "no {noun}s{which} found{place}");
         }
@@ -106,14 +125,22 @@ impl Scope {
     fn missing(&self, noun: &str, known: &BTreeSet<ServiceId>) -> String {
         let mut lines = String::new();
         for name in &self.names {
-            let alone = Self { names: vec![name.clone()], ..self.clone() };
+            let alone = Self {
+                names: vec![name.clone()],
+                ..self.clone()
+            };
             if known.iter().any(|id| alone.contains(id)) {
                 continue;
             }
             let full_name = format!("{}/{}", name.namespace_or(&self.namespace), name.name);
             let known: Vec<String> = known.iter().map(ToString::to_string).collect();
             let hint = suggest(&full_name, &known).map_or_else(
-                || format!("`contiv {}s -A` lists those there are", noun.replace(' ', "-")),
+                || {
+                    format!(
+                        "`contiv {}s -A` lists those there are",
+                        noun.replace(' ', "-")
+                    )
+                },
                 |meant| format!("did you mean {meant}?"),
             );
             // Writing to a `String` cannot fail.
@@ -127,8 +154,12 @@ impl Scope {
 ///
 /// # Errors
 /// When the agent does not answer.
-pub(super) fn labelled(selector: &Selector, agent: &AgentArgument) -> anyhow::Result<BTreeSet<ServiceId>> {
-    let stored: Vec<StoredServiceView> = agent.get("/objects/svc").context("failed to read labels")?;
+pub(super) fn labelled(
+    selector: &Selector,
+    agent: &AgentArgument,
+) -> anyhow::Result<BTreeSet<ServiceId>> {
+    let stored: Vec<StoredServiceView> =
+        agent.get("/objects/svc").context("failed to read labels")?;
     Ok(stored
         .into_iter()
         .filter(|service| selector.matches(&service.labels))
@@ -151,14 +182,15 @@ mod tests {
     }
 
     fn select(arguments: &[&str]) -> (Vec<String>, String) {
-        let Cli { scope, agent } =
-            Cli::try_parse_from(["contiv"].iter().chain(arguments)).unwrap_or_else(|error| panic!("{error}"));
+        let Cli { scope, agent } = Cli::try_parse_from(["contiv"].iter().chain(arguments))
+            .unwrap_or_else(|error| panic!("{error}"));
         let ids = ["default/web", "shop/cart", "shop/web"].map(|text| {
             let (namespace, name) = text.split_once('/').unwrap();
             ServiceId::new(namespace, name)
         });
-        let SelectedItems { items, missing } =
-            scope.select(ids.to_vec(), "service", |id| id, &agent).unwrap();
+        let SelectedItems { items, missing } = scope
+            .select(ids.to_vec(), "service", |id| id, &agent)
+            .unwrap();
         (items.iter().map(ToString::to_string).collect(), missing)
     }
 
@@ -174,7 +206,10 @@ mod tests {
         ] {
             assert_eq!(
                 select(arguments),
-                (expected.iter().map(ToString::to_string).collect(), String::new())
+                (
+                    expected.iter().map(ToString::to_string).collect(),
+                    String::new()
+                )
             );
         }
     }
@@ -183,10 +218,16 @@ mod tests {
     fn service_unknown_suggests_similar_names() {
         let (found, missing) = select(&["shop/crat", "web"]);
         assert_eq!(found, ["default/web"], "the others are shown");
-        assert_eq!(missing, "error: the agent has no service shop/crat; did you mean shop/cart?\n");
+        assert_eq!(
+            missing,
+            "error: the agent has no service shop/crat; did you mean shop/cart?\n"
+        );
         let (_, missing) = select(&["cart"]);
         assert!(missing.contains("did you mean shop/cart?"), "{missing}");
         let (_, missing) = select(&["-n", "shpo"]);
-        assert_eq!(missing, "no services found in namespace shpo; -A looks in every one\n");
+        assert_eq!(
+            missing,
+            "no services found in namespace shpo; -A looks in every one\n"
+        );
     }
 }

@@ -28,8 +28,12 @@ impl Selector {
         self.0.iter().all(|requirement| match requirement {
             Requirement::Exists(key) => labels.contains_key(key),
             Requirement::DoesNotExist(key) => !labels.contains_key(key),
-            Requirement::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
-            Requirement::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
+            Requirement::In(key, values) => {
+                labels.get(key).is_some_and(|value| values.contains(value))
+            }
+            Requirement::NotIn(key, values) => {
+                labels.get(key).is_none_or(|value| !values.contains(value))
+            }
         })
     }
 }
@@ -38,7 +42,11 @@ impl FromStr for Selector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        split(text).into_iter().map(parse_requirement).collect::<Result<_, _>>().map(Self)
+        split(text)
+            .into_iter()
+            .map(parse_requirement)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -64,12 +72,21 @@ fn parse_requirement(text: &str) -> Result<Requirement, String> {
     } else if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
         Requirement::In(parse_key(key)?, single(value))
     } else if let Some((left, list)) = text.split_once('(') {
-        let list = list.strip_suffix(')').ok_or_else(|| format!("{text:?}: no ) at the end"))?;
-        let values = list.split(',').map(|value| value.trim().to_owned()).collect();
+        let list = list
+            .strip_suffix(')')
+            .ok_or_else(|| format!("{text:?}: no ) at the end"))?;
+        let values = list
+            .split(',')
+            .map(|value| value.trim().to_owned())
+            .collect();
         match left.trim().rsplit_once(char::is_whitespace) {
             Some((key, "in")) => Requirement::In(parse_key(key)?, values),
             Some((key, "notin")) => Requirement::NotIn(parse_key(key)?, values),
-            _ => return Err(format!("{text:?}: as in 'app in (web, api)' or 'app notin (web)'")),
+            _ => {
+                return Err(format!(
+                    "{text:?}: as in 'app in (web, api)' or 'app notin (web)'"
+                ));
+            }
         }
     } else if let Some(key) = text.strip_prefix('!') {
         Requirement::DoesNotExist(parse_key(key)?)
@@ -83,7 +100,9 @@ fn parse_key(text: &str) -> Result<String, String> {
     let key = text.trim();
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if key.is_empty() || !key.chars().all(is_allowed) {
-        return Err(format!("{key:?} is not the name of a label; as in app=web,tier!=cache"));
+        return Err(format!(
+            "{key:?} is not the name of a label; as in app=web,tier!=cache"
+        ));
     }
     Ok(key.to_owned())
 }
@@ -94,7 +113,9 @@ mod tests {
 
     #[test]
     fn selectors_match_as_in_kubectl() {
-        let labels: Labels = [("app", "web"), ("tier", "front")].map(|(k, v)| (k.into(), v.into())).into();
+        let labels: Labels = [("app", "web"), ("tier", "front")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into();
         for (selector, expected) in [
             ("app=web", true),
             ("app==web,tier=front", true),
@@ -108,9 +129,20 @@ mod tests {
             ("app notin (api,web)", false),
             ("zone notin (a)", true),
         ] {
-            assert_eq!(selector.parse::<Selector>().unwrap().matches(&labels), expected, "{selector}");
+            assert_eq!(
+                selector.parse::<Selector>().unwrap().matches(&labels),
+                expected,
+                "{selector}"
+            );
         }
-        for wrong in ["", "=web", "app in web)", "app in (web", "app of (web)", "a b"] {
+        for wrong in [
+            "",
+            "=web",
+            "app in web)",
+            "app in (web",
+            "app of (web)",
+            "a b",
+        ] {
             assert!(wrong.parse::<Selector>().is_err(), "{wrong:?}");
         }
     }

@@ -61,8 +61,9 @@ impl ServiceQuery {
             let is_known = missing.is_empty();
             let mut err = missing;
             if is_table {
-                let unserved =
-                    items.iter().filter_map(|(service, _)| Some((&service.id, service.not_served.as_ref()?)));
+                let unserved = items
+                    .iter()
+                    .filter_map(|(service, _)| Some((&service.id, service.not_served.as_ref()?)));
                 err += &unserved::notes(unserved);
             }
             let (listed, hidden): (Vec<_>, Vec<_>) = items
@@ -81,10 +82,15 @@ impl ServiceQuery {
 
     /// Requests all services. For tables each has the type of its stored object; it comes with the agent's JSON.
     fn fetch(&self, is_table: bool) -> anyhow::Result<Vec<(ServiceView, Value)>> {
-        let stored: Vec<StoredServiceView> =
-            if is_table { self.agent.get("/objects/svc")? } else { Vec::new() };
-        let types: BTreeMap<&ServiceId, &'static str> =
-            stored.iter().map(|service| (&service.id, service.type_name())).collect();
+        let stored: Vec<StoredServiceView> = if is_table {
+            self.agent.get("/objects/svc")?
+        } else {
+            Vec::new()
+        };
+        let types: BTreeMap<&ServiceId, &'static str> = stored
+            .iter()
+            .map(|service| (&service.id, service.type_name()))
+            .collect();
         let values: Vec<Value> = self.agent.get("/services?all=true")?;
         let mut services = Vec::new();
         for value in values {
@@ -105,10 +111,19 @@ impl ServiceQuery {
         }
         let mut warnings: Vec<WarningView> = self.agent.get("/warnings")?;
         warnings.retain(|warning| warning.service().is_some_and(|id| self.scope.contains(&id)));
-        let line = |warning: &WarningView| format!("warning: {}: {}\n", warning.subject(), warning.reason);
+        let line =
+            |warning: &WarningView| format!("warning: {}: {}\n", warning.subject(), warning.reason);
         let mut lines: String = warnings.iter().take(MAX_WARNINGS).map(line).collect();
-        if let Some(more) = warnings.len().checked_sub(MAX_WARNINGS).filter(|more| *more > 0) {
-            lines.extend(["and ", &more.to_string(), " more: `contiv status -o json`\n"]);
+        if let Some(more) = warnings
+            .len()
+            .checked_sub(MAX_WARNINGS)
+            .filter(|more| *more > 0)
+        {
+            lines.extend([
+                "and ",
+                &more.to_string(),
+                " more: `contiv status -o json`\n",
+            ]);
         }
         Ok(lines)
     }
@@ -116,12 +131,20 @@ impl ServiceQuery {
     /// Lines about selected services that are left out: each one that was named, and a hint if nothing else is listed.
     fn hidden(&self, hidden: &[(ServiceView, Value)], nothing_listed: bool) -> String {
         if self.scope.selects_all() {
-            let hint = "no service found that is served; `contiv services --all` lists the others\n";
-            return if nothing_listed && !hidden.is_empty() { hint.to_owned() } else { String::new() };
+            let hint =
+                "no service found that is served; `contiv services --all` lists the others\n";
+            return if nothing_listed && !hidden.is_empty() {
+                hint.to_owned()
+            } else {
+                String::new()
+            };
         }
         let line = |(service, _): &(ServiceView, Value)| {
             let reason = service.not_served.as_ref()?;
-            Some(format!("error: {} is not served: {reason}; `contiv services --all` lists it\n", service.id))
+            Some(format!(
+                "error: {} is not served: {reason}; `contiv services --all` lists it\n",
+                service.id
+            ))
         };
         hidden.iter().filter_map(line).collect()
     }

@@ -37,17 +37,28 @@ pub(super) struct Services {
 impl Services {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let lists_unserved = |reason: &NotServed| self.all || *reason == NotServed::NoAddress;
-        self.query.run(terminal, true, lists_unserved, |services| self.list(services))
+        self.query.run(terminal, true, lists_unserved, |services| {
+            self.list(services)
+        })
     }
 
     fn list(&self, services: Vec<(ServiceView, Value)>) -> Listing {
-        let mut header = vec!["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "BACKENDS"];
+        let mut header = vec![
+            "NAME",
+            "TYPE",
+            "CLUSTER-IP",
+            "EXTERNAL-IP",
+            "PORT(S)",
+            "BACKENDS",
+        ];
         let shows_namespace = self.query.scope.shows_namespace();
         if shows_namespace {
             header.insert(0, "NAMESPACE");
         }
         // Shown only if renderers differ.
-        let shows_renderer = services.iter().any(|(service, _)| renderer(service) != DEFAULT_RENDERER);
+        let shows_renderer = services
+            .iter()
+            .any(|(service, _)| renderer(service) != DEFAULT_RENDERER);
         if shows_renderer {
             header.push("RENDERER");
         }
@@ -55,7 +66,9 @@ impl Services {
         if shows_lost {
             header.push("LOST");
         }
-        let shows_unserved = services.iter().any(|(service, _)| service.not_served.is_some());
+        let shows_unserved = services
+            .iter()
+            .any(|(service, _)| service.not_served.is_some());
         if shows_unserved {
             header.push("NOT SERVED");
         }
@@ -73,16 +86,32 @@ impl Services {
             if shows_unserved {
                 cells.push(not_served(&service));
             }
-            Item { name: service.id.to_string(), value, cells: (cells, wide_cells(&service)) }
+            Item {
+                name: service.id.to_string(),
+                value,
+                cells: (cells, wide_cells(&service)),
+            }
         });
-        let wide = vec!["LOCAL", "EXTERNAL-POLICY", "INTERNAL-POLICY", "BALANCE", "AFFINITY"];
-        Listing { header: (header, wide), items: items.collect() }
+        let wide = vec![
+            "LOCAL",
+            "EXTERNAL-POLICY",
+            "INTERNAL-POLICY",
+            "BALANCE",
+            "AFFINITY",
+        ];
+        Listing {
+            header: (header, wide),
+            items: items.collect(),
+        }
     }
 }
 
 /// The renderer that carries connections to the addresses of a service.
 fn renderer(service: &ServiceView) -> &str {
-    service.assignment.as_ref().map_or(DEFAULT_RENDERER, |assignment| &assignment.addresses)
+    service
+        .assignment
+        .as_ref()
+        .map_or(DEFAULT_RENDERER, |assignment| &assignment.addresses)
 }
 
 fn row(service: &ServiceView) -> Vec<Cell> {
@@ -95,7 +124,11 @@ fn row(service: &ServiceView) -> Vec<Cell> {
     };
     // As kubectl shows it.
     let is_headless = service.not_served == Some(NotServed::Headless);
-    let cluster_ips = if is_headless { "None".to_owned() } else { joined(&service.cluster_ips) };
+    let cluster_ips = if is_headless {
+        "None".to_owned()
+    } else {
+        joined(&service.cluster_ips)
+    };
     let ports = service.ports.iter().map(|port| match port.node_port {
         Some(node_port) => format!("{}:{node_port}/{}", port.port, port.protocol),
         None => format!("{}/{}", port.port, port.protocol),
@@ -111,9 +144,15 @@ fn row(service: &ServiceView) -> Vec<Cell> {
 }
 
 /// The addresses of matching backends, each once for all its ports.
-fn addresses(service: &ServiceView, is_selected: impl Fn(&BackendView) -> bool) -> BTreeSet<IpAddr> {
+fn addresses(
+    service: &ServiceView,
+    is_selected: impl Fn(&BackendView) -> bool,
+) -> BTreeSet<IpAddr> {
     let backends = service.ports.iter().flat_map(|port| &port.backends);
-    backends.filter(|backend| is_selected(backend)).map(|backend| backend.address).collect()
+    backends
+        .filter(|backend| is_selected(backend))
+        .map(|backend| backend.address)
+        .collect()
 }
 
 fn backends(service: &ServiceView) -> Cell {
@@ -122,7 +161,9 @@ fn backends(service: &ServiceView) -> Cell {
     }
     let is_usable = |backend: &BackendView| service.is_in_family_of(backend.address);
     let all = addresses(service, is_usable);
-    let ready = addresses(service, |backend| is_usable(backend) && backend.state == BackendState::Ready);
+    let ready = addresses(service, |backend| {
+        is_usable(backend) && backend.state == BackendState::Ready
+    });
     let others = addresses(service, |backend| !is_usable(backend));
     let is_served = |port: &PortView| port.backends.iter().any(is_usable);
     let text = match (ready.len(), all.len() - ready.len()) {
@@ -141,7 +182,10 @@ fn backends(service: &ServiceView) -> Cell {
 }
 
 fn wide_cells(service: &ServiceView) -> Vec<Cell> {
-    let local = addresses(service, |backend| backend.local && service.is_in_family_of(backend.address)).len();
+    let local = addresses(service, |backend| {
+        backend.local && service.is_in_family_of(backend.address)
+    })
+    .len();
     let affinity = match service.session_affinity_timeout {
         0 => "none".to_owned(),
         seconds => format!("{seconds}s"),
@@ -157,7 +201,10 @@ fn wide_cells(service: &ServiceView) -> Vec<Cell> {
 
 /// Frontends that it asks for and another service holds.
 fn lost(service: &ServiceView) -> Cell {
-    let lost = service.lost.iter().map(|(frontend, holder)| format!("{frontend} to {holder}"));
+    let lost = service
+        .lost
+        .iter()
+        .map(|(frontend, holder)| format!("{frontend} to {holder}"));
     Cell::styled(lost.collect::<Vec<_>>().join(","), TextStyle::Warning)
 }
 
@@ -183,8 +230,10 @@ mod tests {
             json!({"port": 80, "protocol": "TCP", "backends": backends})
         };
         let ports: Vec<Value> = ports.iter().map(port).collect();
-        serde_json::from_value(json!({"id": "default/web", "cluster_ips": cluster_ips, "ports": ports}))
-            .unwrap()
+        serde_json::from_value(
+            json!({"id": "default/web", "cluster_ips": cluster_ips, "ports": ports}),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -194,13 +243,21 @@ mod tests {
         for (ports, expected, style) in [
             (&[&[one][..], &[one]][..], "1", TextStyle::Plain),
             (&[&[one, other], &[one]], "2", TextStyle::Plain),
-            (&[&[one, ending(other)], &[one, ending(other)]], "1+1", TextStyle::Plain),
+            (
+                &[&[one, ending(other)], &[one, ending(other)]],
+                "1+1",
+                TextStyle::Plain,
+            ),
             (&[&[ending(one)], &[one]], "1", TextStyle::Plain),
             (&[&[one], &[]], "1", TextStyle::Warning),
             (&[&[]], "0", TextStyle::Bad),
         ] {
             let service = service(&["10.96.0.1"], ports);
-            assert_eq!(backends(&service), Cell::styled(expected.to_owned(), style), "{ports:?}");
+            assert_eq!(
+                backends(&service),
+                Cell::styled(expected.to_owned(), style),
+                "{ports:?}"
+            );
         }
         let service = service(&["10.96.0.1"], &[&[one], &[one]]);
         assert_eq!(wide_cells(&service)[0], Cell::from("1"));
@@ -210,10 +267,17 @@ mod tests {
     fn backends_of_another_family_do_not_count() {
         let ports: &[&[(&str, &str)]] = &[&[("10.1.0.1", "Ready"), ("10.1.0.2", "Ready")]];
         for (cluster_ips, expected, style) in [
-            (&["fd00::1"][..], "0 (2 of the other family)", TextStyle::Bad),
+            (
+                &["fd00::1"][..],
+                "0 (2 of the other family)",
+                TextStyle::Bad,
+            ),
             (&["10.96.0.1", "fd00::1"], "2", TextStyle::Plain),
         ] {
-            assert_eq!(backends(&service(cluster_ips, ports)), Cell::styled(expected.to_owned(), style));
+            assert_eq!(
+                backends(&service(cluster_ips, ports)),
+                Cell::styled(expected.to_owned(), style)
+            );
         }
         for (external_ip, node_port, expected) in [
             ("fd00::1", None, "0 (2 of the other family)"),
@@ -223,7 +287,11 @@ mod tests {
             let mut service = service(&[], ports);
             service.external_ips.insert(external_ip.to_owned());
             service.ports[0].node_port = node_port;
-            assert_eq!(backends(&service).text(), expected, "{external_ip} {node_port:?}");
+            assert_eq!(
+                backends(&service).text(),
+                expected,
+                "{external_ip} {node_port:?}"
+            );
         }
     }
 }

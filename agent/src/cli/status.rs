@@ -45,8 +45,9 @@ impl Status {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         if self.agent.is_given() {
             if let Some(flag) = self.cluster.cluster_flag() {
-                let problem =
-                    format!("--agent asks one agent, and {flag} those of a cluster; give one of them");
+                let problem = format!(
+                    "--agent asks one agent, and {flag} those of a cluster; give one of them"
+                );
                 return Err(UsageError(problem).into());
             }
         } else if self.cluster.is_chosen() {
@@ -66,6 +67,10 @@ impl Status {
             Output::Yaml => serde_saphyr::to_string(&answers.to_json())?,
             Output::Name => format!("{}\n", overview.status.node),
         };
-        Ok(Frame { out, err: String::new(), is_good: overview.is_healthy() })
+        Ok(Frame {
+            out,
+            err: String::new(),
+            is_good: overview.is_healthy(),
+        })
     }
 }

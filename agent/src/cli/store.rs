@@ -69,14 +69,22 @@ impl StoreArgument {
 
     fn choose_for(&self, purpose: Purpose, err: &mut impl Write) -> anyhow::Result<StoreTarget> {
         if let Some(url) = &self.store {
-            return Ok(StoreTarget { url: url.clone(), access: self.etcd.access(url), is_named: true });
+            return Ok(StoreTarget {
+                url: url.clone(),
+                access: self.etcd.access(url),
+                is_named: true,
+            });
         }
         let agent = &self.agent.agent;
         let mut reason = String::new();
         if self.config.is_none() {
             match self.configuration_of_agent() {
                 Ok(config) => {
-                    writeln!(err, "note: store {}, that of the agent at {agent}", config.store)?;
+                    writeln!(
+                        err,
+                        "note: store {}, that of the agent at {agent}",
+                        config.store
+                    )?;
                     return Ok(self.of_configuration(&config, false));
                 }
                 Err(error) if purpose == Purpose::Write && !http_client::is_absence(&error) => {
@@ -88,8 +96,8 @@ impl StoreArgument {
                 Err(error) => reason.push_str(error.to_string().lines().next().unwrap_or_default()),
             }
         }
-        let config =
-            Config::from_file(self.config.as_deref()).map_err(|error| UsageError(error.to_string()))?;
+        let config = Config::from_file(self.config.as_deref())
+            .map_err(|error| UsageError(error.to_string()))?;
         let whose = match &config {
             Some(_) => format!("that of {}", Config::DEFAULT_FILE),
             None => "the default one".to_owned(),
@@ -109,7 +117,10 @@ impl StoreArgument {
     /// else here. What a process of another user answers is not used: a configuration names programs to run and files to send.
     fn configuration_of_agent(&self) -> anyhow::Result<Config> {
         let agent = &self.agent.agent;
-        ensure!(agent.is_local(), "the agent at {agent} is on another machine");
+        ensure!(
+            agent.is_local(),
+            "the agent at {agent} is on another machine"
+        );
         let text = http_client::get_within(agent, "/config", AGENT_TIME_LIMIT)?;
         // After the answer, so that its process is still looked at if another one has just ended.
         listener_process::check_owner(agent.port()).map_err(|reason| {
@@ -120,7 +131,11 @@ impl StoreArgument {
 
     fn of_configuration(&self, config: &Config, is_named: bool) -> StoreTarget {
         let access = self.etcd.over(&config.store, config.etcd_access());
-        StoreTarget { url: config.store.clone(), access, is_named }
+        StoreTarget {
+            url: config.store.clone(),
+            access,
+            is_named,
+        }
     }
 }
 
@@ -131,7 +146,11 @@ impl StoreTarget {
         work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let result = run_with(&self.url, self.access, work);
-        if self.is_named { result } else { result.context("failed to use this store; --store names another") }
+        if self.is_named {
+            result
+        } else {
+            result.context("failed to use this store; --store names another")
+        }
     }
 }
 
@@ -155,7 +174,10 @@ pub(super) fn run_with<T>(
 }
 
 /// The stored values of these keys; missing ones are left out.
-pub(super) async fn read(store: &dyn Store, keys: &[Key]) -> anyhow::Result<BTreeMap<String, Entry>> {
+pub(super) async fn read(
+    store: &dyn Store,
+    keys: &[Key],
+) -> anyhow::Result<BTreeMap<String, Entry>> {
     let paths: Vec<String> = if keys.len() <= SINGLE_READS {
         keys.iter().map(Key::to_path).collect()
     } else {
@@ -165,7 +187,9 @@ pub(super) async fn read(store: &dyn Store, keys: &[Key]) -> anyhow::Result<BTre
         kinds.into_iter().map(Key::prefix).collect()
     };
     // A path is a prefix of other keys too; those do no harm here.
-    let lists = stream::iter(&paths).map(|path| store.list(path)).buffered(READS_AT_A_TIME);
+    let lists = stream::iter(&paths)
+        .map(|path| store.list(path))
+        .buffered(READS_AT_A_TIME);
     let lists: Vec<_> = lists.try_collect().await?;
     let entries = lists.into_iter().flat_map(|snapshot| snapshot.entries);
     Ok(entries.map(|entry| (entry.key.clone(), entry)).collect())

@@ -32,17 +32,25 @@ pub(super) async fn fetch(
     let (entries, mut is_good) = match &request.objects {
         ObjectSelector::Keys(keys) => {
             let mut stored = read(store, keys).await?;
-            let entries: Vec<Entry> = keys.iter().filter_map(|key| stored.remove(&key.to_path())).collect();
+            let entries: Vec<Entry> = keys
+                .iter()
+                .filter_map(|key| stored.remove(&key.to_path()))
+                .collect();
             let found: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
-            let missing: Vec<&Key> =
-                keys.iter().filter(|key| !found.contains(&key.to_path().as_str())).collect();
+            let missing: Vec<&Key> = keys
+                .iter()
+                .filter(|key| !found.contains(&key.to_path().as_str()))
+                .collect();
             print_missing(&missing, store, err).await?;
             (entries, missing.is_empty())
         }
         ObjectSelector::All { .. } => {
             let snapshot = store.list(&Key::prefix(kind)).await?;
             print_problems(&snapshot.problems, err)?;
-            (snapshot.entries, snapshot.problems.iter().all(|problem| problem.is_warning))
+            (
+                snapshot.entries,
+                snapshot.problems.iter().all(|problem| problem.is_warning),
+            )
         }
     };
     let mut objects = Vec::new();
@@ -56,20 +64,31 @@ pub(super) async fn fetch(
         }
     }
     objects.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(StoredObjects { kind, objects, is_good })
+    Ok(StoredObjects {
+        kind,
+        objects,
+        is_good,
+    })
 }
 
 /// The object, if it was requested.
 ///
 /// # Errors
 /// Why it is unreadable.
-pub(super) fn decode(entry: &Entry, request: &ResourceRequest) -> Result<Option<(Key, Object)>, String> {
-    let Some(key) = Key::parse(&entry.key).map_err(|error| error.to_string())? else { return Ok(None) };
+pub(super) fn decode(
+    entry: &Entry,
+    request: &ResourceRequest,
+) -> Result<Option<(Key, Object)>, String> {
+    let Some(key) = Key::parse(&entry.key).map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
     if !request.has_key(&key) {
         return Ok(None);
     }
     let object = Object::decode(&key, &entry.value).map_err(|error| format!("{key}: {error}"))?;
-    let is_selected = request.selector().is_none_or(|selector| selector.matches(&labels(&object)));
+    let is_selected = request
+        .selector()
+        .is_none_or(|selector| selector.matches(&labels(&object)));
     Ok(is_selected.then_some((key, object)))
 }
 
@@ -78,9 +97,9 @@ impl ResourceRequest {
         key.kind() == self.kind
             && match &self.objects {
                 ObjectSelector::Keys(keys) => keys.contains(key),
-                ObjectSelector::All { namespace, .. } => {
-                    namespace.as_ref().is_none_or(|namespace| namespace == key.namespace())
-                }
+                ObjectSelector::All { namespace, .. } => namespace
+                    .as_ref()
+                    .is_none_or(|namespace| namespace == key.namespace()),
             }
     }
 
@@ -95,8 +114,13 @@ impl ResourceRequest {
 /// The labels in an object's manifest.
 pub(super) fn labels(object: &Object) -> Labels {
     let manifest = manifest::to_value(object);
-    let labels = manifest["metadata"]["labels"].as_object().into_iter().flatten();
-    labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+    let labels = manifest["metadata"]["labels"]
+        .as_object()
+        .into_iter()
+        .flatten();
+    labels
+        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect()
 }
 
 /// A line for each missing object, with a suggestion.
@@ -108,7 +132,9 @@ pub(super) async fn print_missing(
     store: &dyn Store,
     err: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let Some(kind) = missing.first().map(|key| key.kind()) else { return Ok(()) };
+    let Some(kind) = missing.first().map(|key| key.kind()) else {
+        return Ok(());
+    };
     let stored = store.list(&Key::prefix(kind)).await?.entries;
     let known: Vec<String> = stored
         .iter()
@@ -128,14 +154,28 @@ pub(super) async fn print_missing(
 
 /// Prints that nothing was found.
 pub(super) fn print_none(request: &ResourceRequest, err: &mut impl Write) -> io::Result<()> {
-    let ResourceRequest { kind, objects: ObjectSelector::All { namespace, selector } } = request else {
+    let ResourceRequest {
+        kind,
+        objects: ObjectSelector::All {
+            namespace,
+            selector,
+        },
+    } = request
+    else {
         return Ok(());
     };
-    let which = if selector.is_some() { " with these labels" } else { "" };
+    let which = if selector.is_some() {
+        " with these labels"
+    } else {
+        ""
+    };
     match namespace {
         None => writeln!(err, "no {kind}{which} found"),
         Some(namespace) => {
-            writeln!(err, "no {kind}{which} found in namespace {namespace}; -A looks in every one")
+            writeln!(
+                err,
+                "no {kind}{which} found in namespace {namespace}; -A looks in every one"
+            )
         }
     }
 }

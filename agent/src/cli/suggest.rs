@@ -10,7 +10,11 @@ pub(super) fn suggest<'a>(unknown: &str, known: &'a [String]) -> Option<&'a str>
     let alike = |candidate: &str| {
         let whole = strsim::jaro_winkler(unknown, candidate);
         let of_name = name_similarity(&name(unknown), &name(candidate));
-        if name(candidate) == name(unknown) { whole.max(0.99) } else { whole.min(of_name) }
+        if name(candidate) == name(unknown) {
+            whole.max(0.99)
+        } else {
+            whole.min(of_name)
+        }
     };
     let best = known.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)))?;
     (alike(best) >= MIN_SIMILARITY).then_some(best)

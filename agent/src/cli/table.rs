@@ -46,7 +46,10 @@ impl Cell {
     /// A text with a style. Stored text may contain anything: control characters are escaped, so that they cannot control the
     /// terminal.
     pub(super) fn styled(text: impl Into<String>, style: TextStyle) -> Self {
-        Self { text: printable(text.into()), style }
+        Self {
+            text: printable(text.into()),
+            style,
+        }
     }
 
     /// The text without colour.
@@ -82,7 +85,10 @@ pub(super) struct Layout {
 
 impl Table {
     pub(super) fn new(header: &[&str]) -> Self {
-        Self { rows: vec![header.iter().map(|&title| Cell::from(title)).collect()], hides_header: false }
+        Self {
+            rows: vec![header.iter().map(|&title| Cell::from(title)).collect()],
+            hides_header: false,
+        }
     }
 
     pub(super) fn push<C: Into<Cell>>(&mut self, row: Vec<C>) {
@@ -91,7 +97,10 @@ impl Table {
 
     /// The table, without its header if `hides_header`.
     pub(super) fn without_header(self, hides_header: bool) -> Self {
-        Self { hides_header, ..self }
+        Self {
+            hides_header,
+            ..self
+        }
     }
 
     /// The rows that are printed.
@@ -106,7 +115,11 @@ impl Table {
 
     /// Continues a table printed with this layout, if any: without the header then, and with columns that grow if there is no
     /// limit.
-    pub(super) fn continued(&self, layout: Option<Layout>, width: Option<usize>) -> (String, Layout) {
+    pub(super) fn continued(
+        &self,
+        layout: Option<Layout>,
+        width: Option<usize>,
+    ) -> (String, Layout) {
         let Some(mut layout) = layout else {
             let layout = self.layout(width);
             return (text(self.printed(), &layout), layout);
@@ -120,33 +133,63 @@ impl Table {
 
     fn layout(&self, width: Option<usize>) -> Layout {
         let mut widths = self.widths();
-        let total =
-            |widths: &[usize], gap| widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
+        let total = |widths: &[usize], gap| {
+            widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1)
+        };
         let limit = width.unwrap_or(usize::MAX);
-        let gap = if total(&widths, WIDE_GAP) <= limit { WIDE_GAP } else { NARROW_GAP };
+        let gap = if total(&widths, WIDE_GAP) <= limit {
+            WIDE_GAP
+        } else {
+            NARROW_GAP
+        };
         for rank in [rank, last_resort] {
             while total(&widths, gap) > limit && self.shrink(&mut widths, rank) {}
         }
-        let are_names = self.rows[0].iter().map(|title| is_name(&title.text)).collect();
-        Layout { widths, are_names, gap }
+        let are_names = self.rows[0]
+            .iter()
+            .map(|title| is_name(&title.text))
+            .collect();
+        Layout {
+            widths,
+            are_names,
+            gap,
+        }
     }
 
     fn widths(&self) -> Vec<usize> {
         let columns = self.printed().iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column| self.printed().iter().filter_map(|row| row.get(column)).map(Cell::width).max();
-        (0..columns).map(|column| width(column).unwrap_or(0)).collect()
+        let width = |column| {
+            self.printed()
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(Cell::width)
+                .max()
+        };
+        (0..columns)
+            .map(|column| width(column).unwrap_or(0))
+            .collect()
     }
 
     /// Narrows the widest column of those that are cut first by one. False if none can be cut further.
     fn shrink(&self, widths: &mut [usize], rank: fn(&str) -> (usize, usize)) -> bool {
         let ranks = self.rows[0].iter().map(|title| rank(&title.text));
-        let candidates = ranks.zip(widths.iter_mut()).filter(|((_, narrowest), width)| **width > *narrowest);
-        let chosen = candidates.min_by_key(|((order, _), width)| (*order, std::cmp::Reverse(**width)));
+        let candidates = ranks
+            .zip(widths.iter_mut())
+            .filter(|((_, narrowest), width)| **width > *narrowest);
+        let chosen =
+            candidates.min_by_key(|((order, _), width)| (*order, std::cmp::Reverse(**width)));
         chosen.map(|(_, width)| *width -= 1).is_some()
     }
 }
 
-fn text(rows: &[Vec<Cell>], Layout { widths, are_names, gap }: &Layout) -> String {
+fn text(
+    rows: &[Vec<Cell>],
+    Layout {
+        widths,
+        are_names,
+        gap,
+    }: &Layout,
+) -> String {
     let mut text = String::new();
     for row in rows {
         let mut padding = 0;
@@ -171,7 +214,11 @@ fn cut(text: &str, width: usize, in_the_middle: bool) -> String {
     }
     let room = width.saturating_sub(1);
     let end = if in_the_middle { room / 2 } else { 0 };
-    text.chars().take(room - end).chain(['…']).chain(text.chars().skip(length - end)).collect()
+    text.chars()
+        .take(room - end)
+        .chain(['…'])
+        .chain(text.chars().skip(length - end))
+        .collect()
 }
 
 /// Escapes control characters.
@@ -179,7 +226,13 @@ pub(super) fn printable(cell: String) -> String {
     if !cell.contains(char::is_control) {
         return cell;
     }
-    let written_out = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let written_out = |c: char| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
+    };
     cell.chars().map(written_out).collect()
 }
 
@@ -193,7 +246,10 @@ mod tests {
         table.push(vec!["\x1b[2Jevil\nROOT", "\u{9b}31m"]);
         let text = table.within(None).to_string();
         assert_eq!(text.lines().count(), 2, "{text:?}");
-        assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text:?}");
+        assert!(
+            text.lines().all(|line| !line.contains(char::is_control)),
+            "{text:?}"
+        );
     }
 
     #[test]
@@ -201,15 +257,25 @@ mod tests {
         let mut table = Table::new(&["NAME", "IPS"]);
         table.push(vec!["a-long-name", "<none>"]);
         table.push(vec!["é", ""]);
-        assert_eq!(table.within(None).to_string(), "NAME          IPS\na-long-name   <none>\né\n");
+        assert_eq!(
+            table.within(None).to_string(),
+            "NAME          IPS\na-long-name   <none>\né\n"
+        );
     }
 
     #[test]
     fn narrow_terminal_cuts_lists_before_names_and_addresses() {
         let mut table = Table::new(&["NAME", "CLUSTER-IP", "PORT(S)"]);
-        table.push(vec!["a-long-name-of-a-service", "10.96.100.200", "80/TCP,443/TCP,8080/TCP,8443/TCP"]);
+        table.push(vec![
+            "a-long-name-of-a-service",
+            "10.96.100.200",
+            "80/TCP,443/TCP,8080/TCP,8443/TCP",
+        ]);
         for (width, expected) in [
-            (60, "a-long-name-of-a-service  10.96.100.200  80/TCP,443/TCP,808…"),
+            (
+                60,
+                "a-long-name-of-a-service  10.96.100.200  80/TCP,443/TCP,808…",
+            ),
             (48, "a-long-na…a-service  10.96.100.200  80/TCP,443/…"),
         ] {
             let text = table.within(Some(width)).to_string();
@@ -217,8 +283,15 @@ mod tests {
             assert!(expected.chars().count() <= width);
         }
         assert!(!table.within(Some(200)).to_string().contains('…'));
-        let mut services =
-            Table::new(&["NAMESPACE", "NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]);
+        let mut services = Table::new(&[
+            "NAMESPACE",
+            "NAME",
+            "TYPE",
+            "CLUSTER-IP",
+            "EXTERNAL-IP",
+            "PORT(S)",
+            "AGE",
+        ]);
         let name = "a-long-name-of-a-service";
         services.push(vec![
             name,
@@ -230,7 +303,10 @@ mod tests {
             "120d",
         ]);
         let text = services.within(Some(80)).to_string();
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
         assert!(text.contains("10.96.100.200  203.0.113.1  "), "{text}");
     }
 

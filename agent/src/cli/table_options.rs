@@ -37,15 +37,22 @@ impl FromStr for SortKey {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // In kubectl's syntax, with or without braces.
-        let text = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
+        let text = text
+            .strip_prefix('{')
+            .and_then(|text| text.strip_suffix('}'))
+            .unwrap_or(text);
         if !text.contains('.') {
             return Ok(Self::Column(text.to_lowercase()));
         }
-        let steps =
-            text.trim_start_matches('.').split(['.', '[']).map(|step| step.trim_end_matches(']').to_owned());
+        let steps = text
+            .trim_start_matches('.')
+            .split(['.', '['])
+            .map(|step| step.trim_end_matches(']').to_owned());
         let steps: Vec<String> = steps.collect();
         if steps.iter().any(String::is_empty) {
-            return Err("expected a field such as .metadata.name or .spec.ports[0].port".to_owned());
+            return Err(
+                "expected a field such as .metadata.name or .spec.ports[0].port".to_owned(),
+            );
         }
         Ok(Self::Field(steps))
     }
@@ -69,7 +76,10 @@ impl TableOptions {
                 items.sort_by_cached_key(|item| SortValue::from(field(&value(item), steps)));
             }
             Some(SortKey::Column(title)) => {
-                let Some(position) = titles.iter().position(|known| known.to_lowercase() == *title) else {
+                let Some(position) = titles
+                    .iter()
+                    .position(|known| known.to_lowercase() == *title)
+                else {
                     let known = titles.join(", ").to_lowercase();
                     return Err(UsageError(format!(
                         "--sort-by: unknown column {title:?}; valid columns: {known}; a field such as .metadata.name is valid too"
@@ -109,7 +119,9 @@ enum SortValue {
 
 impl From<String> for SortValue {
     fn from(text: String) -> Self {
-        let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+        let end = text
+            .find(|character: char| !character.is_ascii_digit())
+            .unwrap_or(text.len());
         let first = text.split(',').next().unwrap_or_default();
         if let Ok(address) = first.parse::<IpAddr>() {
             Self::Address(address, text)
@@ -140,7 +152,10 @@ mod tests {
     use super::*;
 
     fn sorted(key: &str, items: &[Value]) -> Result<Vec<String>, String> {
-        let options = TableOptions { sort_by: Some(key.parse()?), ..TableOptions::default() };
+        let options = TableOptions {
+            sort_by: Some(key.parse()?),
+            ..TableOptions::default()
+        };
         let mut items = items.to_vec();
         let text = |value: &Value, name: &str| field(value, &[name.to_owned()]);
         let cells = |item: &Value| vec![text(item, "name"), text(item, "ip")];
@@ -169,13 +184,23 @@ mod tests {
             (["5d", "<unknown>", "12m"], ["c", "a", "b"]),
             (["2.0ms", "1.5s", "900us"], ["c", "a", "b"]),
             (["3h20m", "100s", "3h5m"], ["b", "c", "a"]),
-            (["10.96.0.10,fd00::2", "10.96.0.9,fd00::1", "10.96.0.100"], ["b", "a", "c"]),
+            (
+                ["10.96.0.10,fd00::2", "10.96.0.9,fd00::1", "10.96.0.100"],
+                ["b", "a", "c"],
+            ),
         ] {
-            let items: Vec<Value> =
-                ["a", "b", "c"].iter().zip(cells).map(|(name, ip)| json!({"name": name, "ip": ip})).collect();
+            let items: Vec<Value> = ["a", "b", "c"]
+                .iter()
+                .zip(cells)
+                .map(|(name, ip)| json!({"name": name, "ip": ip}))
+                .collect();
             assert_eq!(sorted("cluster-ip", &items).unwrap(), expected, "{cells:?}");
         }
-        assert!(sorted("type", &items).unwrap_err().contains("valid columns: name, cluster-ip"));
+        assert!(
+            sorted("type", &items)
+                .unwrap_err()
+                .contains("valid columns: name, cluster-ip")
+        );
         assert!(sorted("..", &items).is_err());
     }
 }

@@ -84,7 +84,11 @@ impl Top {
         let mut rates = Rates::default();
         rates.add(self.sample()?);
         let mut view = View::new(self.sort_by);
-        let mut keys = if self.draws_screen() { Keys::of_terminal() } else { Keys::none() };
+        let mut keys = if self.draws_screen() {
+            Keys::of_terminal()
+        } else {
+            Keys::none()
+        };
         let mut next_sample = Instant::now() + self.interval;
         loop {
             let left = next_sample.saturating_duration_since(Instant::now());
@@ -126,7 +130,10 @@ impl Top {
             Output::Json => format!("{}\n", self.to_json(rates)),
             Output::Yaml => format!("---\n{}", serde_saphyr::to_string(&self.to_json(rates))?),
             Output::Name => {
-                let names = self.usages(rates).into_iter().map(|usage| usage.service.to_string());
+                let names = self
+                    .usages(rates)
+                    .into_iter()
+                    .map(|usage| usage.service.to_string());
                 names.flat_map(|name| [name, "\n".to_owned()]).collect()
             }
         };
@@ -155,14 +162,33 @@ impl Top {
     fn sample(&self) -> anyhow::Result<Sample> {
         let counters: CountersView = self.agent.get("/counters")?;
         let at = Timestamp::now();
-        let events: Vec<EventView> =
-            self.agent.get(&format!("/controller/event-history?last={LATENCY_EVENTS}"))?;
+        let events: Vec<EventView> = self
+            .agent
+            .get(&format!("/controller/event-history?last={LATENCY_EVENTS}"))?;
         let matcher = self.filter.matcher(&self.agent)?;
-        let counted: Vec<_> =
-            counters.services.into_iter().filter(|of| matcher.matches(&of.service)).collect();
-        let refused = counted.iter().map(|of| (of.service.clone(), of.refused)).collect();
-        let refused_by = counted.iter().map(|of| (of.service.clone(), of.refused_by.clone())).collect();
-        let connections = counted.into_iter().map(|of| (of.service, of.connections)).collect();
-        Ok(Sample { at, connections, refused, refused_by, events })
+        let counted: Vec<_> = counters
+            .services
+            .into_iter()
+            .filter(|of| matcher.matches(&of.service))
+            .collect();
+        let refused = counted
+            .iter()
+            .map(|of| (of.service.clone(), of.refused))
+            .collect();
+        let refused_by = counted
+            .iter()
+            .map(|of| (of.service.clone(), of.refused_by.clone()))
+            .collect();
+        let connections = counted
+            .into_iter()
+            .map(|of| (of.service, of.connections))
+            .collect();
+        Ok(Sample {
+            at,
+            connections,
+            refused,
+            refused_by,
+            events,
+        })
     }
 }

@@ -35,13 +35,18 @@ const FEATURES: &str = env!("CONTIV_BUILD_FEATURES");
 
 /// Version and commit, for people.
 pub(super) fn text() -> String {
-    format!("contiv {} (commit {})", env!("CARGO_PKG_VERSION"), COMMIT.unwrap_or("unknown"))
+    format!(
+        "contiv {} (commit {})",
+        env!("CARGO_PKG_VERSION"),
+        COMMIT.unwrap_or("unknown")
+    )
 }
 
 impl Version {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let features: Vec<&str> = FEATURES.split_terminator(',').collect();
-        let value = json!({ "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT, "features": features });
+        let value =
+            json!({ "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT, "features": features });
         match self.output {
             Output::Text => writeln!(terminal.out, "{}", text())?,
             Output::Json => writeln!(terminal.out, "{value:#}")?,

@@ -43,7 +43,11 @@ pub(super) struct ServiceView {
 impl ServiceView {
     /// As [`contiv_model::ContivService::is_in_family_of`].
     pub(super) fn is_in_family_of(&self, address: std::net::IpAddr) -> bool {
-        let own = if self.cluster_ips.is_empty() { &self.external_ips } else { &self.cluster_ips };
+        let own = if self.cluster_ips.is_empty() {
+            &self.external_ips
+        } else {
+            &self.cluster_ips
+        };
         let is_on_node = || self.ports.iter().any(|port| port.node_port.is_some());
         own.iter().any(|own| own.contains(':') == address.is_ipv6())
             || self.cluster_ips.is_empty() && is_on_node()
@@ -133,10 +137,16 @@ impl EventView {
     /// changes: the time of a complete snapshot, as at the start, says nothing about them.
     pub(super) fn latencies(&self) -> impl Iterator<Item = f64> {
         let changed = (self.kind == "change").then_some(&self.renderers);
-        changed.into_iter().flat_map(BTreeMap::values).filter_map(|outcome| match outcome {
-            OutcomeView::Applied { sent_after_ms: Some(after), .. } => Some(self.waited_ms + after),
-            _ => None,
-        })
+        changed
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .filter_map(|outcome| match outcome {
+                OutcomeView::Applied {
+                    sent_after_ms: Some(after),
+                    ..
+                } => Some(self.waited_ms + after),
+                _ => None,
+            })
     }
 }
 
@@ -285,7 +295,11 @@ pub(super) struct QuarantinedView {
 impl QuarantinedView {
     /// The object (or else the place), the field and the reason.
     pub(super) fn summary(&self) -> String {
-        format!("quarantine: {}: {}", self.object.as_ref().unwrap_or(&self.source), self.problem())
+        format!(
+            "quarantine: {}: {}",
+            self.object.as_ref().unwrap_or(&self.source),
+            self.problem()
+        )
     }
 
     /// The field and the reason.
@@ -310,13 +324,20 @@ impl WarningView {
     /// The service, if it is about one: `service NAMESPACE/NAME`.
     pub(super) fn service(&self) -> Option<ServiceId> {
         let (kind, id) = self.object.as_deref()?.split_once(' ')?;
-        let (namespace, name) = id.split_once('/').filter(|_| kind.eq_ignore_ascii_case("service"))?;
+        let (namespace, name) = id
+            .split_once('/')
+            .filter(|_| kind.eq_ignore_ascii_case("service"))?;
         Some(ServiceId::new(namespace, name))
     }
 
     /// The object (or else the place), and the field.
     pub(super) fn subject(&self) -> String {
-        let Self { source, object, field, .. } = self;
+        let Self {
+            source,
+            object,
+            field,
+            ..
+        } = self;
         let parts = [object.as_ref().unwrap_or(source)].into_iter().chain(field);
         parts.map(String::as_str).collect::<Vec<_>>().join(": ")
     }

@@ -43,7 +43,10 @@ pub(super) fn width() -> Option<usize> {
 /// Rows and columns of the terminal that is standard output.
 pub(super) fn size() -> Option<(usize, usize)> {
     let terminal = Term::stdout();
-    let size = terminal.is_term().then(|| terminal.size_checked()).flatten();
+    let size = terminal
+        .is_term()
+        .then(|| terminal.size_checked())
+        .flatten();
     size.map(|(rows, columns)| (usize::from(rows), usize::from(columns)))
 }
 
@@ -101,13 +104,22 @@ fn fitting(text: &str, rows: usize) -> Vec<Cow<'_, str>> {
     }
     let shown = rows.saturating_sub(1);
     let more = count - shown;
-    let rest =
-        format!("… {more} more lines do not fit: choose fewer by name, -n or -l, or go without --watch");
-    text.lines().take(shown).map(Cow::from).chain([Cow::from(rest)]).collect()
+    let rest = format!(
+        "… {more} more lines do not fit: choose fewer by name, -n or -l, or go without --watch"
+    );
+    text.lines()
+        .take(shown)
+        .map(Cow::from)
+        .chain([Cow::from(rest)])
+        .collect()
 }
 
 /// Prints the lines that were not printed the last time.
-fn print_new_lines(text: &str, shown: &mut BTreeSet<String>, out: &mut impl Write) -> io::Result<()> {
+fn print_new_lines(
+    text: &str,
+    shown: &mut BTreeSet<String>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     for line in text.lines().filter(|line| !shown.contains(*line)) {
         writeln!(out, "{line}")?;
     }
@@ -125,15 +137,26 @@ mod tests {
         assert_eq!(fitting(text, 4), ["1", "2", "3", "4"]);
         let cut = fitting(text, 3);
         assert_eq!(cut[..2], ["1", "2"]);
-        assert!(cut.len() == 3 && cut[2].starts_with("… 2 more lines do not fit"), "{cut:?}");
+        assert!(
+            cut.len() == 3 && cut[2].starts_with("… 2 more lines do not fit"),
+            "{cut:?}"
+        );
     }
 
     #[test]
     fn watch_into_a_file_writes_only_new_lines() {
         let (mut shown, mut out) = (BTreeSet::new(), Vec::new());
-        for text in ["NAME\na 1\nb 1\n", "NAME\na 1\nb 1\n", "NAME\na 2\nb 1\n", "NAME\na 1\n"] {
+        for text in [
+            "NAME\na 1\nb 1\n",
+            "NAME\na 1\nb 1\n",
+            "NAME\na 2\nb 1\n",
+            "NAME\na 1\n",
+        ] {
             print_new_lines(text, &mut shown, &mut out).unwrap();
         }
-        assert_eq!(String::from_utf8(out).unwrap(), "NAME\na 1\nb 1\na 2\na 1\n");
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "NAME\na 1\nb 1\na 2\na 1\n"
+        );
     }
 }

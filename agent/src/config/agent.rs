@@ -21,7 +21,10 @@ use crate::logging::LogFormat;
 /// The configuration of `contiv agent`. The comments are the help texts of the flags.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 #[command(next_help_heading = "Configuration (each also a key of the file)")]
 pub struct Config {
     /// Name of this node in the store [default: the host name]
@@ -54,7 +57,12 @@ pub struct Config {
     pub etcd_password_file: PathBuf,
 
     /// Renderers to run, in this order: nftables, route, dry-run
-    #[arg(long, env = "CONTIV_RENDERERS", value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "CONTIV_RENDERERS",
+        value_name = "NAME,…",
+        value_delimiter = ','
+    )]
     pub renderers: Vec<RendererName>,
 
     /// Keep all other processes from changing or removing our nftables table (Linux 6.9 or later)
@@ -63,7 +71,12 @@ pub struct Config {
     pub own_table: bool,
 
     /// Addresses that the renderer `route` offers to routing daemons: cluster, external, load-balancer; empty for none
-    #[arg(long, env = "CONTIV_ROUTE_ADVERTISE", value_name = "KIND,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "CONTIV_ROUTE_ADVERTISE",
+        value_name = "KIND,…",
+        value_delimiter = ','
+    )]
     #[serde(with = "text::list")]
     pub route_advertise: Vec<AddressKind>,
 
@@ -154,7 +167,12 @@ pub struct Config {
     pub log_level: String,
 
     /// Addresses of this node [default: the first internal one of each family of the Node object]
-    #[arg(long, env = "CONTIV_NODE_IPS", value_name = "ADDR,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "CONTIV_NODE_IPS",
+        value_name = "ADDR,…",
+        value_delimiter = ','
+    )]
     pub node_ips: Vec<IpAddr>,
 
     /// Where node ports answer: `primary` (the addresses above), `all` of this node's interfaces, those in a range, or
@@ -175,7 +193,12 @@ pub struct Config {
     pub node_ports_on_loopback: bool,
 
     /// Interfaces to the external network, as in eth0,bond* [default: those with an address of this node, and physical ones]
-    #[arg(long, env = "CONTIV_EXTERNAL_INTERFACES", value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "CONTIV_EXTERNAL_INTERFACES",
+        value_name = "NAME,…",
+        value_delimiter = ','
+    )]
     pub external_interfaces: Vec<InterfacePattern>,
 
     /// Where services answer packets that come in: at interfaces of attached `pods`, `external` ones (as above), and by name;
@@ -205,15 +228,30 @@ pub struct Config {
     pub masquerade_egress: bool,
 
     /// Destinations that `masquerade-egress` leaves out, besides pods and nodes of the cluster, and link-local addresses
-    #[arg(long, env = "CONTIV_NON_MASQUERADE_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "CONTIV_NON_MASQUERADE_CIDRS",
+        value_name = "RANGE,…",
+        value_delimiter = ','
+    )]
     pub non_masquerade_cidrs: Vec<IpNetwork>,
 
     /// Address ranges of pods [default: those of the Node object]
-    #[arg(long, env = "CONTIV_POD_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "CONTIV_POD_CIDRS",
+        value_name = "RANGE,…",
+        value_delimiter = ','
+    )]
     pub pod_cidrs: Vec<IpNetwork>,
 
     /// Ranges of cluster IPs; packets to unused ones are dropped [default: not known]
-    #[arg(long, env = "CONTIV_SERVICE_CIDRS", value_name = "RANGE,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "CONTIV_SERVICE_CIDRS",
+        value_name = "RANGE,…",
+        value_delimiter = ','
+    )]
     pub service_cidrs: Vec<IpNetwork>,
 
     /// Serve services with this value of the label `service.kubernetes.io/service-proxy-name` [default: those without it]
@@ -293,23 +331,32 @@ pub enum NexthopGrouping {
 }
 
 /// `metricsBindAddress` of kube-proxy by default.
-const KUBE_PROXY_METRICS_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10249);
+const KUBE_PROXY_METRICS_ADDRESS: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10249);
 
 impl Config {
     /// The access to etcd.
     pub fn etcd_access(&self) -> EtcdAccess {
         etcd::access(
             &self.store,
-            [&self.etcd_ca_file, &self.etcd_cert_file, &self.etcd_key_file, &self.etcd_password_file],
+            [
+                &self.etcd_ca_file,
+                &self.etcd_cert_file,
+                &self.etcd_key_file,
+                &self.etcd_password_file,
+            ],
             &self.etcd_user,
         )
     }
 
     /// The address of the metrics for scrapers: `metrics-listen`, or else that of kube-proxy if its metrics are served.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        let of_kube_proxy = self.kube_proxy_metrics.then_some(KUBE_PROXY_METRICS_ADDRESS);
-        let is_free =
-            |address: &SocketAddr| ![Some(self.listen), self.healthz_listen.0].contains(&Some(*address));
+        let of_kube_proxy = self
+            .kube_proxy_metrics
+            .then_some(KUBE_PROXY_METRICS_ADDRESS);
+        let is_free = |address: &SocketAddr| {
+            ![Some(self.listen), self.healthz_listen.0].contains(&Some(*address))
+        };
         self.metrics_listen.0.or(of_kube_proxy.filter(is_free))
     }
 
@@ -357,7 +404,11 @@ impl Config {
                 grouping: match self.route_nexthops {
                     NexthopGrouping::Plain => Grouping::Plain,
                     NexthopGrouping::Resilient => Grouping::Resilient {
-                        idle: self.route_nexthop_idle.as_secs().try_into().unwrap_or(u32::MAX),
+                        idle: self
+                            .route_nexthop_idle
+                            .as_secs()
+                            .try_into()
+                            .unwrap_or(u32::MAX),
                     },
                 },
             },

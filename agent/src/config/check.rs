@@ -12,8 +12,10 @@ use super::{Config, etcd};
 pub(crate) fn problems(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     if config.renderers.is_empty() {
-        problems
-            .push(format!("renderers: name at least one of {}", contiv_renderer::registry::NAMES.join(", ")));
+        problems.push(format!(
+            "renderers: name at least one of {}",
+            contiv_renderer::registry::NAMES.join(", ")
+        ));
     }
     for (position, name) in config.renderers.iter().enumerate() {
         if config.renderers[..position].contains(name) {
@@ -31,7 +33,11 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
         ));
     }
     // Beside others kube-proxy leaves loopback out, and so does the processor. Alone it would leave no node ports.
-    if config.node_port_addresses.iter().all(NodePortAddresses::is_loopback) {
+    if config
+        .node_port_addresses
+        .iter()
+        .all(NodePortAddresses::is_loopback)
+    {
         let only = |range| {
             format!(
                 "node-port-addresses: {range} is loopback; use node-ports-on-loopback for that, and name others"
@@ -39,7 +45,11 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
         };
         problems.extend(config.node_port_addresses.iter().map(only));
     }
-    for range in config.service_cidrs.iter().filter(|range| range.ip() != range.network()) {
+    for range in config
+        .service_cidrs
+        .iter()
+        .filter(|range| range.ip() != range.network())
+    {
         let network = range.network();
         problems.push(format!(
             "service-cidrs: {range} has bits beyond its prefix; write {network}/{}",
@@ -48,12 +58,16 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     }
     problems.extend(problems_of_cluster(config));
     if config.healthz_listen.0 == Some(config.listen) && config.listen.port() != 0 {
-        problems.push("healthz-listen: the debug HTTP has that address; choose another port".to_owned());
+        problems.push(
+            "healthz-listen: the debug HTTP has that address; choose another port".to_owned(),
+        );
     }
     problems.extend(problems_of_metrics(config));
     if config.mass_deletion_percent > 100 {
-        problems
-            .push("mass-deletion-percent: the most is 100, which holds nothing; 0 turns it off".to_owned());
+        problems.push(
+            "mass-deletion-percent: the most is 100, which holds nothing; 0 turns it off"
+                .to_owned(),
+        );
     }
     if (1..1000).contains(&config.verify_interval.as_millis()) {
         problems.push("verify-interval: the least is 1s; 0s turns it off".to_owned());
@@ -65,15 +79,19 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
         ("route-direct-table", config.route_direct_table),
     ] {
         if matches!(table, 0 | 253..=255) {
-            problems.push(format!("{key}: {table} is a table of the system; choose an unused one"));
+            problems.push(format!(
+                "{key}: {table} is a table of the system; choose an unused one"
+            ));
         }
     }
     if config.route_advertise_table == config.route_node_table {
         problems.push(
-            "route-node-table: the same as route-advertise-table; the kernel would route by it".to_owned(),
+            "route-node-table: the same as route-advertise-table; the kernel would route by it"
+                .to_owned(),
         );
     }
-    if [config.route_advertise_table, config.route_node_table].contains(&config.route_direct_table) {
+    if [config.route_advertise_table, config.route_node_table].contains(&config.route_direct_table)
+    {
         problems.push(
             "route-direct-table: the same as one of the other two; each kind of route needs its own"
                 .to_owned(),
@@ -99,24 +117,39 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
         ));
     }
     if let Err(error) = crate::logging::filter(&config.log_level) {
-        problems.push(format!("log-level: {error}; use a level such as info, or info,contiv_store=debug"));
+        problems.push(format!(
+            "log-level: {error}; use a level such as info, or info,contiv_store=debug"
+        ));
     }
     problems
 }
 
 /// The problems of the settings `metrics-…`. Where no metrics are served for scrapers, the others are ignored.
 fn problems_of_metrics(config: &Config) -> Vec<String> {
-    let Some(listen) = config.metrics_address() else { return Vec::new() };
+    let Some(listen) = config.metrics_address() else {
+        return Vec::new();
+    };
     let mut problems = Vec::new();
-    let others = [("the debug HTTP", Some(config.listen)), ("healthz-listen", config.healthz_listen.0)];
-    for (what, _) in others.iter().filter(|(_, other)| *other == Some(listen) && listen.port() != 0) {
-        problems.push(format!("metrics-listen: {what} has that address; choose another port"));
+    let others = [
+        ("the debug HTTP", Some(config.listen)),
+        ("healthz-listen", config.healthz_listen.0),
+    ];
+    for (what, _) in others
+        .iter()
+        .filter(|(_, other)| *other == Some(listen) && listen.port() != 0)
+    {
+        problems.push(format!(
+            "metrics-listen: {what} has that address; choose another port"
+        ));
     }
     if !config.has_own_metrics_address() {
         return problems;
     }
     let is_set = |path: &PathBuf| !path.as_os_str().is_empty();
-    let pair = [("cert", is_set(&config.metrics_cert_file)), ("key", is_set(&config.metrics_key_file))];
+    let pair = [
+        ("cert", is_set(&config.metrics_cert_file)),
+        ("key", is_set(&config.metrics_key_file)),
+    ];
     if let [(there, true), (missing, false)] | [(missing, false), (there, true)] = pair {
         problems.push(format!(
             "metrics-{there}-file: it is of no use without metrics-{missing}-file; set both or none"
@@ -134,7 +167,11 @@ fn problems_of_cluster(config: &Config) -> Vec<String> {
         );
     }
     let reads_own_node = matches!(&config.store, StoreUrl::Kube(address) if !address.nodes);
-    if reads_own_node && config.node_port_addresses.contains(&NodePortAddresses::Cluster) {
+    if reads_own_node
+        && config
+            .node_port_addresses
+            .contains(&NodePortAddresses::Cluster)
+    {
         problems.push(format!(
             "node-port-addresses: for `cluster` the store {} has this node only; add nodes=all to it",
             config.store

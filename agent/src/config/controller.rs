@@ -16,7 +16,9 @@ use contiv_controller::lease::election::ElectionConfig;
 use contiv_store::{StoreUrl, etcd::EtcdAccess};
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, ControllerName, Settings, controller_name::list, etcd, host_name::host_name, text};
+use super::{
+    ConfigError, ControllerName, Settings, controller_name::list, etcd, host_name::host_name, text,
+};
 use crate::logging::LogFormat;
 
 /// The etcd key of the lease that all instances of `contiv controller` in a cluster compete for. It is outside of the prefix
@@ -29,7 +31,12 @@ pub const ELECTION_KEY: &str = "/contiv/controller/election";
 #[command(next_help_heading = "Configuration (each also a key of the file)")]
 pub struct ControllerConfig {
     /// Which controllers to run: external-workloads, connector, reflector
-    #[arg(long, env = "CONTIV_ENABLE", value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "CONTIV_ENABLE",
+        value_name = "NAME,…",
+        value_delimiter = ','
+    )]
     pub enable: Vec<ControllerName>,
 
     /// The etcd of the cluster: `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…` with TLS
@@ -112,7 +119,10 @@ impl Default for ControllerConfig {
         let election = ElectionConfig::new(ELECTION_KEY, "");
         Self {
             enable: Vec::new(),
-            store: StoreUrl::Etcd { tls: false, endpoints: vec!["127.0.0.1:2379".to_owned()] },
+            store: StoreUrl::Etcd {
+                tls: false,
+                endpoints: vec!["127.0.0.1:2379".to_owned()],
+            },
             etcd_ca_file: PathBuf::new(),
             etcd_cert_file: PathBuf::new(),
             etcd_key_file: PathBuf::new(),
@@ -138,7 +148,12 @@ impl ControllerConfig {
     pub fn etcd_access(&self) -> EtcdAccess {
         etcd::access(
             &self.store,
-            [&self.etcd_ca_file, &self.etcd_cert_file, &self.etcd_key_file, &self.etcd_password_file],
+            [
+                &self.etcd_ca_file,
+                &self.etcd_cert_file,
+                &self.etcd_key_file,
+                &self.etcd_password_file,
+            ],
             &self.etcd_user,
         )
     }
@@ -171,7 +186,10 @@ impl Settings for ControllerConfig {
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.enable.is_empty() {
-            problems.push(format!("enable: name at least one of {}", list(ControllerName::ALL)));
+            problems.push(format!(
+                "enable: name at least one of {}",
+                list(ControllerName::ALL)
+            ));
         }
         for (position, name) in self.enable.iter().enumerate() {
             if self.enable[..position].contains(name) {
@@ -181,7 +199,12 @@ impl Settings for ControllerConfig {
         if self.enable.contains(&ControllerName::Connector)
             && let Err(error) = ConnectorConfig::load(&self.connector_file)
         {
-            problems.extend(error.0.into_iter().map(|problem| format!("connector-file: {problem}")));
+            problems.extend(
+                error
+                    .0
+                    .into_iter()
+                    .map(|problem| format!("connector-file: {problem}")),
+            );
         }
         let unsupported = match self.store {
             StoreUrl::Dir { .. } => Some("a folder"),
@@ -198,7 +221,12 @@ impl Settings for ControllerConfig {
         if self.lease_duration.subsec_nanos() != 0 {
             problems.push("lease-duration: etcd counts in whole seconds".to_owned());
         }
-        let times = [Duration::ZERO, self.lease_retry_period, self.lease_renew_deadline, self.lease_duration];
+        let times = [
+            Duration::ZERO,
+            self.lease_retry_period,
+            self.lease_renew_deadline,
+            self.lease_duration,
+        ];
         if !times.is_sorted_by(|shorter, longer| shorter < longer) {
             problems.push(
                 "lease-retry-period: it must be less than lease-renew-deadline, and that less than lease-duration; \

@@ -38,7 +38,11 @@ impl ControllerName {
 
 /// The names, separated by commas.
 pub(crate) fn list(names: impl IntoIterator<Item = ControllerName>) -> String {
-    names.into_iter().map(ControllerName::as_str).collect::<Vec<_>>().join(", ")
+    names
+        .into_iter()
+        .map(ControllerName::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl FromStr for ControllerName {

@@ -19,7 +19,10 @@ impl Default for Config {
         let route = RouteOptions::default();
         Self {
             node_name: String::new(),
-            store: StoreUrl::Dir { path: PathBuf::from("/etc/contiv/manifests"), links: Links::Inside },
+            store: StoreUrl::Dir {
+                path: PathBuf::from("/etc/contiv/manifests"),
+                links: Links::Inside,
+            },
             etcd_ca_file: PathBuf::new(),
             etcd_cert_file: PathBuf::new(),
             etcd_key_file: PathBuf::new(),

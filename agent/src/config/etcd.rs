@@ -45,7 +45,11 @@ impl EtcdFlags {
     ///
     /// # Errors
     /// Contradictions, a line each.
-    pub fn over(&self, store: &StoreUrl, configured: EtcdAccess) -> Result<EtcdAccess, Vec<String>> {
+    pub fn over(
+        &self,
+        store: &StoreUrl,
+        configured: EtcdAccess,
+    ) -> Result<EtcdAccess, Vec<String>> {
         // An empty one unsets the configured one.
         let file = |path: &Option<PathBuf>, configured| match path {
             Some(path) => Some(path.clone()).filter(|path| !path.as_os_str().is_empty()),
@@ -56,11 +60,19 @@ impl EtcdFlags {
             ca_file: file(&self.ca_file, configured.ca_file),
             cert_file: file(&self.cert_file, configured.cert_file),
             key_file: file(&self.key_file, configured.key_file),
-            user: self.user.clone().or(configured.user).filter(|user| !user.is_empty()),
+            user: self
+                .user
+                .clone()
+                .or(configured.user)
+                .filter(|user| !user.is_empty()),
             password_file: file(&self.password_file, configured.password_file),
         };
         let problems = problems(store, &access);
-        if problems.is_empty() { Ok(access) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(access)
+        } else {
+            Err(problems)
+        }
     }
 }
 
@@ -81,7 +93,9 @@ pub(super) fn access(store: &StoreUrl, files: [&PathBuf; 4], user: &str) -> Etcd
 
 /// Contradictions. For a folder as the store the settings are ignored.
 pub(super) fn problems(store: &StoreUrl, access: &EtcdAccess) -> Vec<String> {
-    let StoreUrl::Etcd { tls, .. } = store else { return Vec::new() };
+    let StoreUrl::Etcd { tls, .. } = store else {
+        return Vec::new();
+    };
     let files = [
         ("etcd-ca-file", &access.ca_file),
         ("etcd-cert-file", &access.cert_file),
@@ -90,18 +104,31 @@ pub(super) fn problems(store: &StoreUrl, access: &EtcdAccess) -> Vec<String> {
     let mut problems = Vec::new();
     if !tls {
         for (key, _) in files.iter().filter(|(_, file)| file.is_some()) {
-            problems
-                .push(format!("{key}: the store {store} does not use TLS; write etcds:// for one that does"));
+            problems.push(format!(
+                "{key}: the store {store} does not use TLS; write etcds:// for one that does"
+            ));
         }
     }
     let pairs = [
-        (files[1].0, files[1].1.is_some(), files[2].0, files[2].1.is_some()),
-        ("etcd-user", access.user.is_some(), "etcd-password-file", access.password_file.is_some()),
+        (
+            files[1].0,
+            files[1].1.is_some(),
+            files[2].0,
+            files[2].1.is_some(),
+        ),
+        (
+            "etcd-user",
+            access.user.is_some(),
+            "etcd-password-file",
+            access.password_file.is_some(),
+        ),
     ];
     for (one, has_one, other, has_other) in pairs {
         if has_one != has_other {
             let (there, missing) = if has_one { (one, other) } else { (other, one) };
-            problems.push(format!("{there}: it is of no use without {missing}; set both or none"));
+            problems.push(format!(
+                "{there}: it is of no use without {missing}; set both or none"
+            ));
         }
     }
     problems

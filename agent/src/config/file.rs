@@ -22,7 +22,10 @@ pub(super) fn read<C: Args + DeserializeOwned>(
         return Ok(None);
     };
     let text = fs::read_to_string(path).map_err(|error| {
-        ConfigError::one(format!("failed to read the configuration {}: {error}", path.display()))
+        ConfigError::one(format!(
+            "failed to read the configuration {}: {error}",
+            path.display()
+        ))
     })?;
     parse(&path.display().to_string(), &text).map(Some)
 }
@@ -35,18 +38,32 @@ pub(crate) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Resul
     let located = |error: &toml::de::Error| {
         let line = error.span().map_or(1, |span| line(text, span.start));
         // The parser does not name the key: it is the one before the value on its line.
-        let key = text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
+        let key = text
+            .lines()
+            .nth(line - 1)
+            .and_then(|line| line.split_once('='))
+            .map(|(key, _)| key.trim());
         let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
         ConfigError::one(format!("{name}:{line}: {key}{}", error.message().trim()))
     };
     let table = DeTable::parse(text).map_err(|error| located(&error))?;
     let known = flags::keys::<C>();
     let is_known = |key: &str| known.iter().any(|known| known == key);
-    let mut unknown: Vec<_> = table.get_ref().keys().filter(|key| !is_known(key.get_ref())).collect();
+    let mut unknown: Vec<_> = table
+        .get_ref()
+        .keys()
+        .filter(|key| !is_known(key.get_ref()))
+        .collect();
     unknown.sort_by_key(|key| key.span().start);
     let unknown: Vec<String> = unknown
         .into_iter()
-        .map(|key| format!("{name}:{}: {}", line(text, key.span().start), unknown_key(key.get_ref(), &known)))
+        .map(|key| {
+            format!(
+                "{name}:{}: {}",
+                line(text, key.span().start),
+                unknown_key(key.get_ref(), &known)
+            )
+        })
         .collect();
     if !unknown.is_empty() {
         return Err(ConfigError(unknown));
@@ -59,8 +76,12 @@ pub(crate) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Resul
 ///
 /// # Errors
 /// When the text is not TOML.
-pub(crate) fn parse_of_any_version<C: DeserializeOwned>(name: &str, text: &str) -> Result<C, ConfigError> {
-    let wrong = |error: toml::de::Error| ConfigError::one(format!("{name}: {}", error.message().trim()));
+pub(crate) fn parse_of_any_version<C: DeserializeOwned>(
+    name: &str,
+    text: &str,
+) -> Result<C, ConfigError> {
+    let wrong =
+        |error: toml::de::Error| ConfigError::one(format!("{name}: {}", error.message().trim()));
     let mut table: toml::Table = toml::from_str(text).map_err(wrong)?;
     table.retain(|key, value| {
         let alone = toml::Table::from_iter([(key.to_owned(), value.clone())]);
@@ -70,7 +91,11 @@ pub(crate) fn parse_of_any_version<C: DeserializeOwned>(name: &str, text: &str) 
 }
 
 fn line(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+    text.bytes()
+        .take(offset)
+        .filter(|byte| *byte == b'\n')
+        .count()
+        + 1
 }
 
 fn unknown_key(key: &str, known: &[String]) -> String {

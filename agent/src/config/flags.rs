@@ -14,8 +14,12 @@ pub struct ConfigFlags<C = Config>(Option<ArgMatches>, PhantomData<C>);
 impl<C: Args> ConfigFlags<C> {
     /// Overwrites the values that are set here.
     pub(super) fn update(&self, config: &mut C) -> Result<(), ConfigError> {
-        let Some(matches) = &self.0 else { return Ok(()) };
-        config.update_from_arg_matches(matches).map_err(|error| ConfigError::one(error.to_string()))
+        let Some(matches) = &self.0 else {
+            return Ok(());
+        };
+        config
+            .update_from_arg_matches(matches)
+            .map_err(|error| ConfigError::one(error.to_string()))
     }
 
     /// The flags of the environment whose keys are wanted, overridden by the `given` ones of a command line, as in
@@ -35,7 +39,10 @@ impl<C: Args> ConfigFlags<C> {
                 argument.env(Resettable::Reset)
             }
         });
-        Ok(Self(Some(ignore_empty_variables(command).try_get_matches_from(given)?), PhantomData))
+        Ok(Self(
+            Some(ignore_empty_variables(command).try_get_matches_from(given)?),
+            PhantomData,
+        ))
     }
 }
 
@@ -63,5 +70,8 @@ impl<C> FromArgMatches for ConfigFlags<C> {
 /// The names of all keys of a configuration, as in the file.
 pub(super) fn keys<C: Args>() -> Vec<String> {
     let command = C::augment_args_for_update(Command::new("keys"));
-    command.get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned)).collect()
+    command
+        .get_arguments()
+        .filter_map(|argument| argument.get_long().map(str::to_owned))
+        .collect()
 }

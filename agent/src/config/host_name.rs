@@ -12,7 +12,8 @@ pub(crate) fn default_node_name() -> Result<String, ConfigError> {
 /// The host name, as the default of a key.
 pub(super) fn host_name(key: &str) -> Result<String, ConfigError> {
     let path = "/proc/sys/kernel/hostname";
-    let name = fs::read_to_string(path)
-        .map_err(|error| ConfigError::one(format!("{key}: failed to read {path}: {error}; set it")))?;
+    let name = fs::read_to_string(path).map_err(|error| {
+        ConfigError::one(format!("{key}: failed to read {path}: {error}; set it"))
+    })?;
     Ok(name.trim().to_owned())
 }

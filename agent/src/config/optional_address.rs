@@ -14,7 +14,11 @@ impl FromStr for OptionalAddress {
     type Err = AddrParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.is_empty() { Ok(Self(None)) } else { text.parse().map(|address| Self(Some(address))) }
+        if text.is_empty() {
+            Ok(Self(None))
+        } else {
+            text.parse().map(|address| Self(Some(address)))
+        }
     }
 }
 

@@ -34,7 +34,9 @@ impl FromStr for RendererName {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let known = registry::NAMES.into_iter().find(|known| *known == name);
-        known.map(Self).ok_or_else(|| UnknownRenderer(name.to_owned()))
+        known
+            .map(Self)
+            .ok_or_else(|| UnknownRenderer(name.to_owned()))
     }
 }
 

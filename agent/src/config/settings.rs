@@ -51,7 +51,11 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
     fn finish(mut self) -> Result<Self, ConfigError> {
         self.complete()?;
         let problems = self.problems();
-        if problems.is_empty() { Ok(self) } else { Err(ConfigError(problems)) }
+        if problems.is_empty() {
+            Ok(self)
+        } else {
+            Err(ConfigError(problems))
+        }
     }
 
     /// The effective configuration.
@@ -67,6 +71,7 @@ pub trait Settings: Args + Default + Serialize + DeserializeOwned {
     /// # Errors
     /// When a path is not UTF-8.
     fn to_toml(&self) -> Result<String, ConfigError> {
-        toml::to_string(self).map_err(|error| ConfigError::one(format!("failed to print as TOML: {error}")))
+        toml::to_string(self)
+            .map_err(|error| ConfigError::one(format!("failed to print as TOML: {error}")))
     }
 }

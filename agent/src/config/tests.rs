@@ -10,11 +10,16 @@ use super::*;
 /// The configuration of the file, with these flags on top.
 fn load(file: &str, flags: &[&str]) -> Result<Config, ConfigError> {
     let command = ConfigFlags::<Config>::augment_args(Command::new("test").no_binary_name(true));
-    let matches = command.try_get_matches_from(flags).map_err(|error| ConfigError::one(error.to_string()))?;
+    let matches = command
+        .try_get_matches_from(flags)
+        .map_err(|error| ConfigError::one(error.to_string()))?;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
     fs::write(&path, file).unwrap();
-    Config::load(Some(&path), &ConfigFlags::from_arg_matches(&matches).unwrap())
+    Config::load(
+        Some(&path),
+        &ConfigFlags::from_arg_matches(&matches).unwrap(),
+    )
 }
 
 fn problem(file: &str, flags: &[&str]) -> String {
@@ -52,17 +57,37 @@ const VALUES: [(&str, &str, &str); 54] = [
     ("state-dir", "\"/1\"", "/2"),
     ("log-format", "\"json\"", "text"),
     ("log-level", "\"debug\"", "warn,contiv_store=trace"),
-    ("node-ips", "[\"10.0.0.1\", \"fd00::1\"]", "10.0.0.2,fd00::2"),
-    ("node-port-addresses", "[\"all\", \"10.0.0.0/8\"]", "primary,fd00::/8"),
+    (
+        "node-ips",
+        "[\"10.0.0.1\", \"fd00::1\"]",
+        "10.0.0.2,fd00::2",
+    ),
+    (
+        "node-port-addresses",
+        "[\"all\", \"10.0.0.0/8\"]",
+        "primary,fd00::/8",
+    ),
     ("node-ports-on-loopback", "true", "false"),
     ("external-interfaces", "[\"eth0\"]", "bond*"),
-    ("service-interfaces", "[\"pods\", \"cni0\"]", "external,flannel*"),
+    (
+        "service-interfaces",
+        "[\"pods\", \"cni0\"]",
+        "external,flannel*",
+    ),
     ("local-detect", "\"interfaces:cni0,veth*\"", "none"),
     ("masquerade-all", "true", "false"),
     ("masquerade-egress", "true", "false"),
-    ("non-masquerade-cidrs", "[\"10.0.0.0/8\"]", "10.0.0.0/8,fd00::/8"),
+    (
+        "non-masquerade-cidrs",
+        "[\"10.0.0.0/8\"]",
+        "10.0.0.0/8,fd00::/8",
+    ),
     ("pod-cidrs", "[\"10.1.0.0/16\"]", "10.2.0.0/16"),
-    ("service-cidrs", "[\"10.96.0.0/12\"]", "10.96.0.0/12,fd00:96::/112"),
+    (
+        "service-cidrs",
+        "[\"10.96.0.0/12\"]",
+        "10.96.0.0/12,fd00:96::/112",
+    ),
     ("service-proxy-name", "\"contiv\"", "other"),
     ("zone", "\"a\"", "b"),
     ("local-endpoint-weight", "3", "4"),
@@ -76,7 +101,11 @@ const VALUES: [(&str, &str, &str); 54] = [
     ("history-events", "5", "6"),
     ("history-age", "\"7m\"", "8m"),
     ("history-bytes", "100000", "200000"),
-    ("otlp-endpoint", "\"http://127.0.0.1:1\"", "https://collector:4318"),
+    (
+        "otlp-endpoint",
+        "\"http://127.0.0.1:1\"",
+        "https://collector:4318",
+    ),
 ];
 
 #[test]
@@ -86,7 +115,11 @@ fn every_key_of_file_counts_and_its_flag_counts_more() {
     let named = load("node-name = \"n\"", &[]).unwrap();
     for (key, in_file, as_flag) in VALUES {
         let file = format!("{key} = {in_file}\n");
-        let file = if key == "node-name" { file } else { file + "node-name = \"n\"\n" };
+        let file = if key == "node-name" {
+            file
+        } else {
+            file + "node-name = \"n\"\n"
+        };
         let of_file = load(&file, &[]).unwrap();
         assert_ne!(of_file, named, "{key}");
         let of_flag = load(&file, &[&format!("--{key}={as_flag}")]).unwrap();
@@ -98,7 +131,10 @@ fn every_key_of_file_counts_and_its_flag_counts_more() {
 
 #[test]
 fn effective_configuration_reads_back_the_same() {
-    let lines: Vec<String> = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
+    let lines: Vec<String> = VALUES
+        .iter()
+        .map(|(key, value, _)| format!("{key} = {value}"))
+        .collect();
     let file = lines.join("\n");
     let config = load(&file, &[]).unwrap();
     assert_eq!(load(&config.to_toml().unwrap(), &[]).unwrap(), config);
@@ -106,11 +142,16 @@ fn effective_configuration_reads_back_the_same() {
 
 #[test]
 fn every_setting_of_processor_is_key() {
-    let lines: Vec<String> = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
+    let lines: Vec<String> = VALUES
+        .iter()
+        .map(|(key, value, _)| format!("{key} = {value}"))
+        .collect();
     let expected = ProcessorConfig {
         node_name: NodeName::new("n1"),
         local_endpoint_weight: 3,
-        node_ips: ["10.0.0.1", "fd00::1"].map(|address| address.parse().unwrap()).into(),
+        node_ips: ["10.0.0.1", "fd00::1"]
+            .map(|address| address.parse().unwrap())
+            .into(),
         node_port_addresses: [
             NodePortAddresses::All,
             NodePortAddresses::Within("10.0.0.0/8".parse().unwrap()),
@@ -118,9 +159,14 @@ fn every_setting_of_processor_is_key() {
         .into(),
         node_ports_on_loopback: true,
         external_interfaces: ["eth0".parse().unwrap()].into(),
-        service_interfaces: [ServiceInterfaces::Pods, ServiceInterfaces::Named("cni0".parse().unwrap())]
-            .into(),
-        local_detect: LocalDetect::Interfaces(["cni0", "veth*"].map(|name| name.parse().unwrap()).into()),
+        service_interfaces: [
+            ServiceInterfaces::Pods,
+            ServiceInterfaces::Named("cni0".parse().unwrap()),
+        ]
+        .into(),
+        local_detect: LocalDetect::Interfaces(
+            ["cni0", "veth*"].map(|name| name.parse().unwrap()).into(),
+        ),
         masquerade_all: true,
         masquerade_egress: true,
         non_masquerade_cidrs: ["10.0.0.0/8".parse().unwrap()].into(),
@@ -135,7 +181,10 @@ fn every_setting_of_processor_is_key() {
     };
     assert_eq!(load(&lines.join("\n"), &[]).unwrap().processor(), expected);
     let defaults = ProcessorConfig::new(NodeName::new("n1"));
-    assert_eq!(load("node-name = \"n1\"", &[]).unwrap().processor(), defaults);
+    assert_eq!(
+        load("node-name = \"n1\"", &[]).unwrap().processor(),
+        defaults
+    );
 }
 
 #[test]
@@ -152,25 +201,51 @@ fn etcd_keys_reach_the_etcd_client() {
     };
     assert_eq!(load(file, &[]).unwrap().etcd_access(), expected);
     let none = ["--etcd-ca-file=", "--etcd-cert-file=", "--etcd-key-file="];
-    let without = load(file, &[&none[..], &["--etcd-user=", "--etcd-password-file="]].concat()).unwrap();
-    assert_eq!(without.etcd_access(), EtcdAccess { tls: true, ..EtcdAccess::default() });
+    let without = load(
+        file,
+        &[&none[..], &["--etcd-user=", "--etcd-password-file="]].concat(),
+    )
+    .unwrap();
+    assert_eq!(
+        without.etcd_access(),
+        EtcdAccess {
+            tls: true,
+            ..EtcdAccess::default()
+        }
+    );
     let ignored = load("etcd-user = \"contiv\"", &[]);
-    assert!(ignored.is_ok(), "with a folder it does not matter: {ignored:?}");
+    assert!(
+        ignored.is_ok(),
+        "with a folder it does not matter: {ignored:?}"
+    );
 }
 
 #[test]
 fn every_setting_of_route_renderer_is_key() {
-    let lines: Vec<String> = VALUES.iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
+    let lines: Vec<String> = VALUES
+        .iter()
+        .map(|(key, value, _)| format!("{key} = {value}"))
+        .collect();
     let expected = RouteOptions {
         advertise: [AddressKind::Cluster].into_iter().collect(),
         advertise_table: 1067,
         reach_from_node: false,
         node_table: 1069,
-        direct: DirectOptions { table: 1071, grouping: Grouping::Plain },
+        direct: DirectOptions {
+            table: 1071,
+            grouping: Grouping::Plain,
+        },
     };
     assert_eq!(load(&lines.join("\n"), &[]).unwrap().routes(), expected);
-    assert_eq!(load("node-name = \"n1\"", &[]).unwrap().routes(), RouteOptions::default());
-    let idle = load("node-name = \"n1\"", &["--route-nexthop-idle=3s"]).unwrap().routes().direct.grouping;
+    assert_eq!(
+        load("node-name = \"n1\"", &[]).unwrap().routes(),
+        RouteOptions::default()
+    );
+    let idle = load("node-name = \"n1\"", &["--route-nexthop-idle=3s"])
+        .unwrap()
+        .routes()
+        .direct
+        .grouping;
     assert_eq!(idle, Grouping::Resilient { idle: 3 });
 }
 
@@ -188,11 +263,21 @@ fn commented_default_file_documents_every_key_with_its_default() {
     let uncommented: String = text
         .lines()
         .map(|line| {
-            line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned() + "\n"
+            line.strip_prefix('#')
+                .filter(|rest| !rest.starts_with(' '))
+                .unwrap_or(line)
+                .to_owned()
+                + "\n"
         })
         .collect();
-    assert_eq!(file::parse::<Config>("agent.toml", &uncommented).unwrap(), Config::default());
-    assert_eq!(file::parse::<Config>("agent.toml", text).unwrap(), Config::default());
+    assert_eq!(
+        file::parse::<Config>("agent.toml", &uncommented).unwrap(),
+        Config::default()
+    );
+    assert_eq!(
+        file::parse::<Config>("agent.toml", text).unwrap(),
+        Config::default()
+    );
     let documented: toml::Table = toml::from_str(&uncommented).unwrap();
     let mut keys = flags::keys::<Config>();
     keys.sort();
@@ -202,7 +287,10 @@ fn commented_default_file_documents_every_key_with_its_default() {
 #[test]
 fn unset_node_name_is_host_name_as_kubelet_has_it() {
     let name = load("", &[]).unwrap().node_name;
-    assert!(!name.is_empty() && name == name.trim().to_lowercase(), "{name:?}");
+    assert!(
+        !name.is_empty() && name == name.trim().to_lowercase(),
+        "{name:?}"
+    );
 }
 
 #[test]
@@ -228,15 +316,27 @@ fn unknown_keys_are_named_with_file_line_and_nearest_known_key() {
 fn wrong_value_is_named_with_file_line_and_key() {
     for (file, expected) in [
         ("\nlisten = \"127.0.0.1\"", "agent.toml:2: listen: "),
-        ("store = \"zookeeper://a\"", "agent.toml:1: store: store URL \"zookeeper://a\": expected dir:PATH"),
+        (
+            "store = \"zookeeper://a\"",
+            "agent.toml:1: store: store URL \"zookeeper://a\": expected dir:PATH",
+        ),
         (
             "renderers = [\"nft\"]",
             "agent.toml:1: renderers: unknown renderer \"nft\"; valid renderers: nftables",
         ),
         ("node-ips = [\"10.0.0\"]", "agent.toml:1: node-ips: "),
-        ("service-cidrs = [\"10.96.0.0/33\"]", "agent.toml:1: service-cidrs: "),
-        ("healthz-listen = \":10256\"", "agent.toml:1: healthz-listen: "),
-        ("source-ranges-on-node-ports = 1", "agent.toml:1: source-ranges-on-node-ports: "),
+        (
+            "service-cidrs = [\"10.96.0.0/33\"]",
+            "agent.toml:1: service-cidrs: ",
+        ),
+        (
+            "healthz-listen = \":10256\"",
+            "agent.toml:1: healthz-listen: ",
+        ),
+        (
+            "source-ranges-on-node-ports = 1",
+            "agent.toml:1: source-ranges-on-node-ports: ",
+        ),
         ("history-age = \"long\"", "agent.toml:1: history-age: "),
         ("history-events = -1", "agent.toml:1: history-events: "),
         ("log-format = \"xml\"", "agent.toml:1: log-format: "),
@@ -250,16 +350,36 @@ fn wrong_value_is_named_with_file_line_and_key() {
 #[test]
 fn settings_out_of_range_are_refused_with_a_hint() {
     for (file, flags, expected) in [
-        ("renderers = []", &[][..], "renderers: name at least one of nftables"),
-        ("", &["--renderers=dry-run,dry-run"], "renderers: dry-run is named twice"),
-        ("state-dir = \"\"", &[], "state-dir: empty; name a folder, as in /var/lib/contiv"),
+        (
+            "renderers = []",
+            &[][..],
+            "renderers: name at least one of nftables",
+        ),
+        (
+            "",
+            &["--renderers=dry-run,dry-run"],
+            "renderers: dry-run is named twice",
+        ),
+        (
+            "state-dir = \"\"",
+            &[],
+            "state-dir: empty; name a folder, as in /var/lib/contiv",
+        ),
         (
             "service-cidrs = [\"10.96.0.1/12\"]",
             &[],
             "service-cidrs: 10.96.0.1/12 has bits beyond its prefix; write 10.96.0.0/12",
         ),
-        ("healthz-listen = \"127.0.0.1:9999\"", &[], "healthz-listen: the debug HTTP has that address"),
-        ("metrics-listen = \"127.0.0.1:9999\"", &[], "metrics-listen: the debug HTTP has that address"),
+        (
+            "healthz-listen = \"127.0.0.1:9999\"",
+            &[],
+            "healthz-listen: the debug HTTP has that address",
+        ),
+        (
+            "metrics-listen = \"127.0.0.1:9999\"",
+            &[],
+            "metrics-listen: the debug HTTP has that address",
+        ),
         (
             "metrics-listen = \"[::]:1\"\nhealthz-listen = \"[::]:1\"",
             &[],
@@ -291,11 +411,31 @@ fn settings_out_of_range_are_refused_with_a_hint() {
             "node-port-addresses: ::1/128 is loopback; use node-ports-on-loopback for that, and name others",
         ),
         ("history-events = 0", &[], "history-events: the least is 1"),
-        ("route-advertise-table = 254", &[], "route-advertise-table: 254 is a table of the system"),
-        ("route-node-table = 67", &[], "route-node-table: the same as route-advertise-table"),
-        ("route-direct-table = 68", &[], "route-direct-table: the same as one of the other two"),
-        ("route-nexthop-idle = \"0s\"", &[], "route-nexthop-idle: the least is 1s"),
-        ("", &["--route-advertise=node-port"], "not one of cluster, external, load-balancer"),
+        (
+            "route-advertise-table = 254",
+            &[],
+            "route-advertise-table: 254 is a table of the system",
+        ),
+        (
+            "route-node-table = 67",
+            &[],
+            "route-node-table: the same as route-advertise-table",
+        ),
+        (
+            "route-direct-table = 68",
+            &[],
+            "route-direct-table: the same as one of the other two",
+        ),
+        (
+            "route-nexthop-idle = \"0s\"",
+            &[],
+            "route-nexthop-idle: the least is 1s",
+        ),
+        (
+            "",
+            &["--route-advertise=node-port"],
+            "not one of cluster, external, load-balancer",
+        ),
         ("local-endpoint-weight = 0", &[], "local-endpoint-weight: "),
         (
             "store = \"etcd://a:1\"\netcd-ca-file = \"/ca\"",
@@ -312,9 +452,17 @@ fn settings_out_of_range_are_refused_with_a_hint() {
             &[],
             "etcd-password-file: it is of no use without etcd-user; set both or none",
         ),
-        ("", &["--log-level=inof"], "log-level: \"inof\" is not a log level"),
+        (
+            "",
+            &["--log-level=inof"],
+            "log-level: \"inof\" is not a log level",
+        ),
         ("", &["--log-level=a=b=c"], "log-level: "),
-        ("", &["--local-endpoint-weight=0"], "--local-endpoint-weight"),
+        (
+            "",
+            &["--local-endpoint-weight=0"],
+            "--local-endpoint-weight",
+        ),
     ] {
         let problem = problem(file, flags);
         assert!(problem.contains(expected), "{file} {flags:?}: {problem}");
@@ -323,7 +471,10 @@ fn settings_out_of_range_are_refused_with_a_hint() {
 
 #[test]
 fn loopback_beside_other_node_port_addresses_is_accepted() {
-    for addresses in ["[\"127.0.0.0/8\", \"10.0.0.0/8\"]", "[\"primary\", \"::1/128\"]"] {
+    for addresses in [
+        "[\"127.0.0.0/8\", \"10.0.0.0/8\"]",
+        "[\"primary\", \"::1/128\"]",
+    ] {
         let text = format!("node-port-addresses = {addresses}");
         let config = file::parse::<Config>("/config", &text).unwrap();
         assert_eq!(super::check::problems(&config), [""; 0], "{addresses}");
@@ -333,7 +484,9 @@ fn loopback_beside_other_node_port_addresses_is_accepted() {
 #[test]
 fn file_that_is_named_must_be_there() {
     let path = Path::new("/nowhere/agent.toml");
-    let problem = Config::load(Some(path), &ConfigFlags::default()).unwrap_err().to_string();
+    let problem = Config::load(Some(path), &ConfigFlags::default())
+        .unwrap_err()
+        .to_string();
     assert!(problem.contains("/nowhere/agent.toml"), "{problem}");
 }
 
@@ -341,8 +494,14 @@ fn file_that_is_named_must_be_there() {
 fn configuration_of_another_version_is_read_where_known() {
     let text = "node-name = \"n1\"\nrenderers = [\"flowtable\"]\nservice-proxy-name = \"contiv\"\nfuture = { a = 1 }\n";
     assert!(file::parse::<Config>("/config", text).is_err());
-    let expected =
-        Config { node_name: "n1".to_owned(), service_proxy_name: "contiv".to_owned(), ..Config::default() };
-    assert_eq!(file::parse_of_any_version::<Config>("/config", text), Ok(expected));
+    let expected = Config {
+        node_name: "n1".to_owned(),
+        service_proxy_name: "contiv".to_owned(),
+        ..Config::default()
+    };
+    assert_eq!(
+        file::parse_of_any_version::<Config>("/config", text),
+        Ok(expected)
+    );
     assert!(file::parse_of_any_version::<Config>("/config", "node-name").is_err());
 }

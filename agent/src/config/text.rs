@@ -5,7 +5,10 @@ use std::{fmt::Display, path::PathBuf, str::FromStr};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn serialize<T: Display, S: Serializer>(
+    value: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
@@ -14,7 +17,9 @@ where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,
 {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    String::deserialize(deserializer)?
+        .parse()
+        .map_err(D::Error::custom)
 }
 
 /// Paths of flags; an empty one means none, and unsets the file's value.
@@ -59,6 +64,9 @@ pub(super) mod list {
         D: Deserializer<'de>,
     {
         let texts = Vec::<String>::deserialize(deserializer)?;
-        texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+        texts
+            .iter()
+            .map(|text| text.parse().map_err(D::Error::custom))
+            .collect()
     }
 }

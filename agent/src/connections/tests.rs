@@ -19,22 +19,29 @@ async fn start(limit: usize) -> SocketAddr {
 }
 
 async fn request(stream: &mut TcpStream) -> String {
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+        .await
+        .unwrap();
     let mut answer = [0; 1024];
     let length = stream.read(&mut answer).await.unwrap();
     String::from_utf8_lossy(&answer[..length]).into_owned()
 }
 
 async fn is_open(stream: &mut TcpStream) -> bool {
-    timeout(Duration::from_millis(300), stream.read_u8()).await.is_err()
+    timeout(Duration::from_millis(300), stream.read_u8())
+        .await
+        .is_err()
 }
 
 #[test]
 fn open_file_limit_is_read_from_the_process() {
-    let limits =
-        "Limit  Soft Limit  Hard Limit  Units \nMax open files            1000   524288   files     \n";
+    let limits = "Limit  Soft Limit  Hard Limit  Units \nMax open files            1000   524288   files     \n";
     assert_eq!(open_files(&Ok(limits.to_owned())), 1000);
-    assert_eq!(open_files(&Ok("Max open files unlimited unlimited files".to_owned())), 1024);
+    assert_eq!(
+        open_files(&Ok("Max open files unlimited unlimited files".to_owned())),
+        1024
+    );
     assert!(open_files_limit() >= 64);
 }
 
@@ -47,12 +54,21 @@ async fn idle_connections_block_no_client_and_the_oldest_is_closed() {
     }
     let mut client = TcpStream::connect(address).await.unwrap();
     let answer = request(&mut client).await;
-    assert!(answer.contains(&client.local_addr().unwrap().to_string()), "{answer}");
-    assert!(is_open(silent.last_mut().unwrap()).await, "there is room for three");
+    assert!(
+        answer.contains(&client.local_addr().unwrap().to_string()),
+        "{answer}"
+    );
+    assert!(
+        is_open(silent.last_mut().unwrap()).await,
+        "there is room for three"
+    );
     for stream in &mut silent[..48] {
         assert!(!is_open(stream).await);
     }
-    assert!(request(&mut client).await.contains("200 OK"), "a connection can be used again");
+    assert!(
+        request(&mut client).await.contains("200 OK"),
+        "a connection can be used again"
+    );
 }
 
 #[tokio::test]
@@ -64,7 +80,10 @@ async fn closed_connections_do_not_count() {
         let mut other = TcpStream::connect(address).await.unwrap();
         assert!(request(&mut other).await.contains("200 OK"));
         other.shutdown().await.unwrap();
-        assert!(other.read_u8().await.is_err(), "the server has closed it too");
+        assert!(
+            other.read_u8().await.is_err(),
+            "the server has closed it too"
+        );
     }
     assert!(request(&mut first).await.contains("200 OK"));
 }
@@ -79,6 +98,10 @@ async fn silent_connection_ends_even_within_a_request() {
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer).await;
         assert_eq!(answer, "");
-        assert!((IDLE_TIMEOUT..IDLE_TIMEOUT * 2).contains(&since.elapsed()), "{:?}", since.elapsed());
+        assert!(
+            (IDLE_TIMEOUT..IDLE_TIMEOUT * 2).contains(&since.elapsed()),
+            "{:?}",
+            since.elapsed()
+        );
     }
 }

@@ -10,24 +10,35 @@ use tracing::{info, warn};
 use super::{ControllerContext, Report};
 use crate::config::ControllerName;
 
-pub(super) fn register(manager: &mut Manager, context: &mut ControllerContext<'_>) -> anyhow::Result<()> {
+pub(super) fn register(
+    manager: &mut Manager,
+    context: &mut ControllerContext<'_>,
+) -> anyhow::Result<()> {
     let config = ConnectorConfig::load(&context.config.connector_file)?;
     let metrics = ConnectorMetrics::register(context.metrics);
     let (controller, sink) = contiv_connector::controller(config.parts(metrics.clone()))
         .map_err(|error| anyhow::anyhow!("{}: {error}", context.config.connector_file.display()))?;
     let status = controller.status();
     manager.register(controller)?;
-    let names: Vec<String> = config.registries.iter().map(|registry| registry.name.clone()).collect();
+    let names: Vec<String> = config
+        .registries
+        .iter()
+        .map(|registry| registry.name.clone())
+        .collect();
     let path = context.config.connector_file.clone();
     let mut active = config;
-    context.reloads.push(Box::new(move || reload(&path, &mut active, &sink)));
+    context
+        .reloads
+        .push(Box::new(move || reload(&path, &mut active, &sink)));
     let report = move || Report {
         has_synced: status.has_synced(),
         details: json!({
             "registries": names.iter().map(|name| registry(name, &metrics)).collect::<Vec<_>>(),
         }),
     };
-    context.reports.insert(ControllerName::Connector, Arc::new(report));
+    context
+        .reports
+        .insert(ControllerName::Connector, Arc::new(report));
     Ok(())
 }
 
@@ -43,7 +54,11 @@ fn reload(path: &Path, active: &mut ConnectorConfig, sink: &Sink) {
     if new.namespace != active.namespace {
         match sink.set_sync_namespace(&new.namespace) {
             Ok(()) => {
-                info!(before = active.namespace, now = new.namespace, "services move to another namespace");
+                info!(
+                    before = active.namespace,
+                    now = new.namespace,
+                    "services move to another namespace"
+                );
             }
             Err(error) => warn!(%error, "failed to change the namespace"),
         }
@@ -81,8 +96,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("connector.toml");
         let write = |first: &str| {
-            fs::write(&path, format!("{first}\n[[registries]]\nname = \"a\"\nfile = \"/services.yaml\"\n"))
-                .unwrap();
+            fs::write(
+                &path,
+                format!("{first}\n[[registries]]\nname = \"a\"\nfile = \"/services.yaml\"\n"),
+            )
+            .unwrap();
         };
         write("namespace = \"cloud\"");
         let mut active = ConnectorConfig::load(&path).unwrap();

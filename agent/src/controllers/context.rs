@@ -22,7 +22,9 @@ pub struct ControllerContext<'a> {
 
 impl fmt::Debug for ControllerContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControllerContext").field("config", self.config).finish_non_exhaustive()
+        f.debug_struct("ControllerContext")
+            .field("config", self.config)
+            .finish_non_exhaustive()
     }
 }
 

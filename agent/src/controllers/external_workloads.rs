@@ -8,7 +8,10 @@ use serde_json::json;
 use super::{ControllerContext, Report};
 use crate::config::ControllerName;
 
-pub(super) fn register(manager: &mut Manager, context: &mut ControllerContext<'_>) -> anyhow::Result<()> {
+pub(super) fn register(
+    manager: &mut Manager,
+    context: &mut ControllerContext<'_>,
+) -> anyhow::Result<()> {
     let controller = contiv_external_workloads::controller()?;
     let status = controller.status();
     manager.register(controller)?;
@@ -19,6 +22,8 @@ pub(super) fn register(manager: &mut Manager, context: &mut ControllerContext<'_
             "revision": status.last_sync_revision(),
         }),
     };
-    context.reports.insert(ControllerName::ExternalWorkloads, Arc::new(report));
+    context
+        .reports
+        .insert(ControllerName::ExternalWorkloads, Arc::new(report));
     Ok(())
 }

@@ -37,12 +37,18 @@ impl Observer {
         // The value of an election is the identity and, after a space, the lease.
         let elections = ResourceType::new("election", ELECTION_KEY, |entry| {
             let value = std::str::from_utf8(&entry.value)?;
-            let identity = value.rsplit_once(' ').map_or(value, |(identity, _)| identity);
+            let identity = value
+                .rsplit_once(' ')
+                .map_or(value, |(identity, _)| identity);
             Ok::<_, std::str::Utf8Error>(identity.to_owned())
         });
         let (mut reflector, holder) = Reflector::start(store, &elections, Vec::new());
         let task = tokio::spawn(async move { while reflector.next().await.is_some() {} });
-        Self { lease, holder, _task: Arc::new(AbortOnDropHandle::new(task)) }
+        Self {
+            lease,
+            holder,
+            _task: Arc::new(AbortOnDropHandle::new(task)),
+        }
     }
 
     pub(crate) fn leadership(&self) -> Leadership {

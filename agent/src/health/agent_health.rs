@@ -57,9 +57,17 @@ impl AgentHealth {
         if !is_ready {
             return Self::NotReady;
         }
-        let problems =
-            quarantined + lost_frontends + drift + failing_renderers + forwarding_off + node_problems;
-        if is_store_down || holds_deletions || problems > 0 { Self::NeedsAttention } else { Self::Healthy }
+        let problems = quarantined
+            + lost_frontends
+            + drift
+            + failing_renderers
+            + forwarding_off
+            + node_problems;
+        if is_store_down || holds_deletions || problems > 0 {
+            Self::NeedsAttention
+        } else {
+            Self::Healthy
+        }
     }
 
     /// For people.
@@ -91,18 +99,53 @@ mod tests {
         };
         assert_eq!(AgentHealth::of(healthy), AgentHealth::Healthy);
         for facts in [
-            HealthFacts { is_store_down: true, ..healthy },
-            HealthFacts { holds_deletions: true, ..healthy },
-            HealthFacts { quarantined: 1, ..healthy },
-            HealthFacts { lost_frontends: 1, ..healthy },
-            HealthFacts { drift: 1, ..healthy },
-            HealthFacts { failing_renderers: 1, ..healthy },
-            HealthFacts { forwarding_off: 1, ..healthy },
-            HealthFacts { node_problems: 1, ..healthy },
+            HealthFacts {
+                is_store_down: true,
+                ..healthy
+            },
+            HealthFacts {
+                holds_deletions: true,
+                ..healthy
+            },
+            HealthFacts {
+                quarantined: 1,
+                ..healthy
+            },
+            HealthFacts {
+                lost_frontends: 1,
+                ..healthy
+            },
+            HealthFacts {
+                drift: 1,
+                ..healthy
+            },
+            HealthFacts {
+                failing_renderers: 1,
+                ..healthy
+            },
+            HealthFacts {
+                forwarding_off: 1,
+                ..healthy
+            },
+            HealthFacts {
+                node_problems: 1,
+                ..healthy
+            },
         ] {
-            assert_eq!(AgentHealth::of(facts), AgentHealth::NeedsAttention, "{facts:?}");
-            let starting = HealthFacts { is_ready: false, ..facts };
-            assert_eq!(AgentHealth::of(starting), AgentHealth::NotReady, "{starting:?}");
+            assert_eq!(
+                AgentHealth::of(facts),
+                AgentHealth::NeedsAttention,
+                "{facts:?}"
+            );
+            let starting = HealthFacts {
+                is_ready: false,
+                ..facts
+            };
+            assert_eq!(
+                AgentHealth::of(starting),
+                AgentHealth::NotReady,
+                "{starting:?}"
+            );
         }
         assert!(is_failing(1, "retrying") && is_failing(0, "slow") && !is_failing(0, "busy"));
     }

@@ -34,7 +34,12 @@ pub struct HealthOutputs {
 }
 
 /// The node's ends of the channels, the server at their other ends, where to ask it, and the node's health.
-pub fn channels() -> (HealthOutputs, HealthCheckServer, HealthCheckQuestions, watch::Receiver<ProxyHealth>) {
+pub fn channels() -> (
+    HealthOutputs,
+    HealthCheckServer,
+    HealthCheckQuestions,
+    watch::Receiver<ProxyHealth>,
+) {
     let (proxy, health) = watch::channel(ProxyHealth::starting());
     let (updates, receiver) = mpsc::unbounded_channel();
     let (questions, asked) = mpsc::channel(QUEUE_CAPACITY);

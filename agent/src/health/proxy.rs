@@ -35,7 +35,8 @@ impl ProxyHealth {
     /// True if no change has been pending for too long. So an agent that starts, or fails for a moment, is not out of date yet:
     /// the kernel's state keeps working.
     pub fn is_up_to_date(self, now: Instant) -> bool {
-        self.unapplied_since.is_none_or(|since| now.saturating_duration_since(since) <= UNAPPLIED_LIMIT)
+        self.unapplied_since
+            .is_none_or(|since| now.saturating_duration_since(since) <= UNAPPLIED_LIMIT)
     }
 
     /// True if the dataplane matches the store, so that a load balancer can rely on the local endpoints of a service.
@@ -51,20 +52,33 @@ mod tests {
     #[test]
     fn dataplane_is_outdated_when_a_change_waits_over_60_s() {
         let start = Instant::now();
-        let health = ProxyHealth { in_sync: true, unapplied_since: Some(start), ..ProxyHealth::starting() };
+        let health = ProxyHealth {
+            in_sync: true,
+            unapplied_since: Some(start),
+            ..ProxyHealth::starting()
+        };
         for (seconds, expected) in [(0, true), (60, true), (61, false)] {
             let now = start + Duration::from_secs(seconds);
             assert_eq!(health.is_up_to_date(now), expected, "{seconds}");
             assert_eq!(health.is_healthy(now), expected, "{seconds}");
         }
-        let applied = ProxyHealth { unapplied_since: None, ..health };
+        let applied = ProxyHealth {
+            unapplied_since: None,
+            ..health
+        };
         assert!(applied.is_healthy(start + Duration::from_secs(1000)));
     }
 
     #[test]
     fn failed_renderer_is_up_to_date_but_not_healthy() {
-        let health = ProxyHealth { in_sync: false, ..ProxyHealth::starting() };
+        let health = ProxyHealth {
+            in_sync: false,
+            ..ProxyHealth::starting()
+        };
         let now = Instant::now();
-        assert_eq!((health.is_up_to_date(now), health.is_healthy(now)), (true, false));
+        assert_eq!(
+            (health.is_up_to_date(now), health.is_healthy(now)),
+            (true, false)
+        );
     }
 }

@@ -12,11 +12,20 @@ pub(super) async fn confirm_deletions(
     State(api): State<Api>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let (request, answer) = Request::answered(Input::ConfirmDeletions);
-    api.requests.send(request).await.map_err(|_| ApiError::Stopping)?;
+    api.requests
+        .send(request)
+        .await
+        .map_err(|_| ApiError::Stopping)?;
     Ok(if answer.await.map_err(|_| ApiError::Stopping)?? {
-        (StatusCode::ACCEPTED, Json(json!({ "deletions": "confirmed" })))
+        (
+            StatusCode::ACCEPTED,
+            Json(json!({ "deletions": "confirmed" })),
+        )
     } else {
-        (StatusCode::OK, Json(json!({ "deletions": "none are held" })))
+        (
+            StatusCode::OK,
+            Json(json!({ "deletions": "none are held" })),
+        )
     })
 }
 
@@ -26,7 +35,15 @@ pub(super) async fn resync(
     State(api): State<Api>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let after = api.query(Core::status).await?.events;
-    let request = Request::Input(Input::Resync { cause: "POST /controller/resync" });
-    api.requests.send(request).await.map_err(|_| ApiError::Stopping)?;
-    Ok((StatusCode::ACCEPTED, Json(json!({ "resync": "requested", "after": after }))))
+    let request = Request::Input(Input::Resync {
+        cause: "POST /controller/resync",
+    });
+    api.requests
+        .send(request)
+        .await
+        .map_err(|_| ApiError::Stopping)?;
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(json!({ "resync": "requested", "after": after })),
+    ))
 }

@@ -57,13 +57,22 @@ impl Api {
     /// Attaches pods only by interfaces that can be those of pods by `interface_kind`.
     #[must_use]
     pub fn with_interfaces(self, interface_kind: fn(&str) -> InterfaceKind) -> Self {
-        Self { interface_kind, ..self }
+        Self {
+            interface_kind,
+            ..self
+        }
     }
 
     /// Reads whether the machine forwards packets by `check_forwarding`; otherwise it counts as doing so.
     #[must_use]
-    pub fn with_forwarding(self, check_forwarding: fn(&ForwardingNeeds) -> Vec<ForwardingOff>) -> Self {
-        Self { check_forwarding, ..self }
+    pub fn with_forwarding(
+        self,
+        check_forwarding: fn(&ForwardingNeeds) -> Vec<ForwardingOff>,
+    ) -> Self {
+        Self {
+            check_forwarding,
+            ..self
+        }
     }
 
     /// The settings of the machine that keep packets of services from being forwarded, as of now.
@@ -75,7 +84,10 @@ impl Api {
     /// Serves this file as the effective configuration.
     #[must_use]
     pub fn with_configuration(self, toml: String) -> Self {
-        Self { configuration: toml.into(), ..self }
+        Self {
+            configuration: toml.into(),
+            ..self
+        }
     }
 
     /// Asks the node about its state.
@@ -94,10 +106,15 @@ impl Api {
         answer: oneshot::Receiver<T>,
     ) -> Result<T, ApiError> {
         let exchange = async {
-            self.requests.send(request).await.map_err(|_| ApiError::Stopping)?;
+            self.requests
+                .send(request)
+                .await
+                .map_err(|_| ApiError::Stopping)?;
             answer.await.map_err(|_| ApiError::Stopping)
         };
-        tokio::time::timeout(ANSWER_LIMIT, exchange).await.map_err(|_| ApiError::NodeBusy)?
+        tokio::time::timeout(ANSWER_LIMIT, exchange)
+            .await
+            .map_err(|_| ApiError::NodeBusy)?
     }
 }
 

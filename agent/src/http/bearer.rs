@@ -61,7 +61,13 @@ enum ScrapeError {
 impl ScrapeGuard {
     /// Without a file and a reviewer every request may. With both one of them is enough.
     pub fn new(tokens: Option<PathBuf>, reviewer: Option<TokenReviewer>) -> Self {
-        Self { tokens, reviews: reviewer.map(|reviewer| Reviews { reviewer, known: Mutex::default() }) }
+        Self {
+            tokens,
+            reviews: reviewer.map(|reviewer| Reviews {
+                reviewer,
+                known: Mutex::default(),
+            }),
+        }
     }
 
     /// Whether a token is required.
@@ -78,7 +84,9 @@ impl ScrapeGuard {
         if let Some(file) = &self.tokens {
             // It is small, and read each time: so a new token counts at once.
             match fs::read_to_string(file) {
-                Ok(tokens) if tokens.lines().any(|known| is_same(known.trim(), token)) => return Ok(()),
+                Ok(tokens) if tokens.lines().any(|known| is_same(known.trim(), token)) => {
+                    return Ok(());
+                }
                 Ok(_) => {}
                 Err(error) => unread = Some(format!("{}: {error}", file.display())),
             }
@@ -106,7 +114,9 @@ impl Reviews {
         if known.len() >= MAX_REMEMBERED_TOKENS {
             known.clear();
         }
-        known.entry(token.to_owned()).or_insert_with(|| (now, review.clone()));
+        known
+            .entry(token.to_owned())
+            .or_insert_with(|| (now, review.clone()));
         match review {
             Review::Allowed => Ok(()),
             Review::Forbidden { user } => Err(ScrapeError::Forbidden(user)),
@@ -116,7 +126,8 @@ impl Reviews {
 
     async fn review(&self, token: &str) -> Result<Review, String> {
         let asked = timeout(REVIEW_LIMIT, self.reviewer.may_read(token, PATH)).await;
-        let asked = asked.map_err(|_| format!("the API server did not answer within {REVIEW_LIMIT:?}"));
+        let asked =
+            asked.map_err(|_| format!("the API server did not answer within {REVIEW_LIMIT:?}"));
         let review = asked.and_then(|asked| asked.map_err(|error| error.to_string()));
         review.inspect_err(|error| warn!(error, "a token for scrapes cannot be reviewed"))
     }
@@ -134,7 +145,12 @@ impl IntoResponse for ScrapeError {
     fn into_response(self) -> Response {
         let body = Json(json!({ "error": self.to_string() }));
         match self {
-            Self::Unknown => (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], body).into_response(),
+            Self::Unknown => (
+                StatusCode::UNAUTHORIZED,
+                [(WWW_AUTHENTICATE, "Bearer")],
+                body,
+            )
+                .into_response(),
             Self::Forbidden(_) => (StatusCode::FORBIDDEN, body).into_response(),
             Self::Unchecked(_) => (StatusCode::SERVICE_UNAVAILABLE, body).into_response(),
         }
@@ -149,7 +165,10 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Compares in a time that does not depend on the number of equal bytes. An empty line is no token.
 fn is_same(known: &str, token: &str) -> bool {
-    let differences = known.bytes().zip(token.bytes()).fold(0, |found, (one, other)| found | (one ^ other));
+    let differences = known
+        .bytes()
+        .zip(token.bytes())
+        .fold(0, |found, (one, other)| found | (one ^ other));
     !known.is_empty() && known.len() == token.len() && differences == 0
 }
 

@@ -38,9 +38,17 @@ pub const CONTROLLER_ENDPOINTS: [(&str, &str, &str); 7] = [
         "200 while the store is watched; on the active instance, once every controller has read the types it needs",
     ),
     ("GET", "/metrics", "Prometheus metrics"),
-    ("GET", "/status", "which instance is active, and how the controllers of this one are"),
+    (
+        "GET",
+        "/status",
+        "which instance is active, and how the controllers of this one are",
+    ),
     ("GET", "/log/level", "the log level"),
-    ("PUT", "/log/level", "log more or less from now on: info, or info,contiv_controller=debug"),
+    (
+        "PUT",
+        "/log/level",
+        "log more or less from now on: info, or info,contiv_controller=debug",
+    ),
     ("GET", "/", "this list"),
 ];
 
@@ -61,7 +69,9 @@ struct Inner {
 
 impl fmt::Debug for ControllerApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControllerApi").field("observer", &self.inner.observer).finish_non_exhaustive()
+        f.debug_struct("ControllerApi")
+            .field("observer", &self.inner.observer)
+            .finish_non_exhaustive()
     }
 }
 
@@ -74,7 +84,16 @@ impl ControllerApi {
         log_level: LogLevel,
     ) -> Self {
         let (identity, store) = (config.identity.clone(), config.store.to_string());
-        Self { inner: Arc::new(Inner { identity, store, observer, reports, metrics }), log_level }
+        Self {
+            inner: Arc::new(Inner {
+                identity,
+                store,
+                observer,
+                reports,
+                metrics,
+            }),
+            log_level,
+        }
     }
 }
 
@@ -113,7 +132,8 @@ pub(crate) async fn serve_controllers(
 }
 
 async fn endpoints() -> Json<Value> {
-    let endpoint = |(method, path, purpose)| json!({ "method": method, "path": path, "purpose": purpose });
+    let endpoint =
+        |(method, path, purpose)| json!({ "method": method, "path": path, "purpose": purpose });
     Json(CONTROLLER_ENDPOINTS.into_iter().map(endpoint).collect())
 }
 
@@ -127,13 +147,19 @@ async fn readiness(State(api): State<ControllerApi>) -> Result<Json<Value>, ApiE
         return Err(ApiError::NotReady("the store has not been read yet"));
     }
     if leadership.store_down.is_some() {
-        return Err(ApiError::NotReady("the store cannot be watched at the moment; see /status"));
+        return Err(ApiError::NotReady(
+            "the store cannot be watched at the moment; see /status",
+        ));
     }
     let has_synced = |report: &Report| report.has_synced;
     if leadership.is_leader && !api.reports().values().all(has_synced) {
-        return Err(ApiError::NotReady("not every controller has read the types it needs; see /status"));
+        return Err(ApiError::NotReady(
+            "not every controller has read the types it needs; see /status",
+        ));
     }
-    Ok(Json(json!({ "status": "ready", "leads": leadership.is_leader })))
+    Ok(Json(
+        json!({ "status": "ready", "leads": leadership.is_leader }),
+    ))
 }
 
 async fn status(State(api): State<ControllerApi>) -> Json<Value> {
@@ -148,12 +174,18 @@ async fn status(State(api): State<ControllerApi>) -> Json<Value> {
 }
 
 async fn metrics(State(api): State<ControllerApi>, headers: HeaderMap) -> Response {
-    api.inner.metrics.set_is_leader(api.inner.observer.leadership().is_leader);
+    api.inner
+        .metrics
+        .set_is_leader(api.inner.observer.leadership().is_leader);
     scrape::answer(&headers, |form| api.inner.metrics.text(form))
 }
 
 impl ControllerApi {
     fn reports(&self) -> BTreeMap<ControllerName, Report> {
-        self.inner.reports.iter().map(|(name, report)| (*name, report())).collect()
+        self.inner
+            .reports
+            .iter()
+            .map(|(name, report)| (*name, report()))
+            .collect()
     }
 }

@@ -48,7 +48,11 @@ pub(super) async fn counters(
 pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, ApiError> {
     let services = api.query(Core::services).await?;
     let start = Instant::now();
-    let mut services = api.counters.by_service(services).await.map_err(ApiError::NoCounters)?;
+    let mut services = api
+        .counters
+        .by_service(services)
+        .await
+        .map_err(ApiError::NoCounters)?;
     let refused = services.iter().map(|usage| usage.refused).sum();
     let mut refused_by = BTreeMap::new();
     for (reason, count) in services.iter().flat_map(|usage| &usage.refused_by) {

@@ -3,10 +3,22 @@
 /// Every endpoint, with its purpose. The page at `/` lists them.
 pub const ENDPOINTS: [(&str, &str, &str); 27] = [
     ("GET", "/liveness", "200 while the node core answers"),
-    ("GET", "/readiness", "200 once every renderer has applied its first snapshot"),
+    (
+        "GET",
+        "/readiness",
+        "200 once every renderer has applied its first snapshot",
+    ),
     ("GET", "/metrics", "Prometheus metrics"),
-    ("GET", "/status", "how the agent is: store, revision, mirror, quarantine"),
-    ("GET", "/sizes", "how many services, ports and backends there are"),
+    (
+        "GET",
+        "/status",
+        "how the agent is: store, revision, mirror, quarantine",
+    ),
+    (
+        "GET",
+        "/sizes",
+        "how many services, ports and backends there are",
+    ),
     (
         "GET",
         "/counters",
@@ -18,27 +30,75 @@ pub const ENDPOINTS: [(&str, &str, &str); 27] = [
         "every service as renderers have it; with ?all=true also those that are not served, and why",
     ),
     ("GET", "/services/{namespace}/{name}", "one service"),
-    ("GET", "/snapshot", "the input of renderers: services, and facts about this node"),
-    ("GET", "/objects/{kind}", "stored objects in their state in use, as in /objects/endpointslice"),
+    (
+        "GET",
+        "/snapshot",
+        "the input of renderers: services, and facts about this node",
+    ),
+    (
+        "GET",
+        "/objects/{kind}",
+        "stored objects in their state in use, as in /objects/endpointslice",
+    ),
     ("GET", "/nodes", "every node"),
-    ("GET", "/pods", "the pods that are attached to this node's dataplane"),
-    ("POST", "/pods", "attach a pod: {namespace, name, interface}, and ?wait=5s for the result"),
+    (
+        "GET",
+        "/pods",
+        "the pods that are attached to this node's dataplane",
+    ),
+    (
+        "POST",
+        "/pods",
+        "attach a pod: {namespace, name, interface}, and ?wait=5s for the result",
+    ),
     ("DELETE", "/pods/{namespace}/{name}", "detach a pod"),
     ("GET", "/renderers", "how the renderers are"),
-    ("GET", "/renderers/{name}/dump", "the applied state of a renderer: text, or ?format=json"),
-    ("GET", "/health-checks", "the health-check node ports of services, and where they cannot be served"),
+    (
+        "GET",
+        "/renderers/{name}/dump",
+        "the applied state of a renderer: text, or ?format=json",
+    ),
+    (
+        "GET",
+        "/health-checks",
+        "the health-check node ports of services, and where they cannot be served",
+    ),
     ("GET", "/quarantine", "stored objects that cannot be used"),
-    ("GET", "/warnings", "fields of stored objects that have no effect, or not the expected one"),
-    ("GET", "/trace", "the outcome of a connection, and why: ?from=, ?to=, ?port=, ?protocol=, ?format=text"),
+    (
+        "GET",
+        "/warnings",
+        "fields of stored objects that have no effect, or not the expected one",
+    ),
+    (
+        "GET",
+        "/trace",
+        "the outcome of a connection, and why: ?from=, ?to=, ?port=, ?protocol=, ?format=text",
+    ),
     (
         "GET",
         "/controller/event-history",
         "the history of events: ?last=20, ?since=, ?until=, ?from=, ?to=, ?first=, ?seq-num=",
     ),
-    ("GET", "/config", "the effective configuration, as a TOML file"),
+    (
+        "GET",
+        "/config",
+        "the effective configuration, as a TOML file",
+    ),
     ("GET", "/log/level", "the log level"),
-    ("PUT", "/log/level", "log more or less from now on: info, or info,contiv_store=debug"),
-    ("POST", "/controller/resync", "read the store again and give every renderer everything again"),
-    ("POST", "/controller/confirm-deletions", "let deletions count that are held because they are too many"),
+    (
+        "PUT",
+        "/log/level",
+        "log more or less from now on: info, or info,contiv_store=debug",
+    ),
+    (
+        "POST",
+        "/controller/resync",
+        "read the store again and give every renderer everything again",
+    ),
+    (
+        "POST",
+        "/controller/confirm-deletions",
+        "let deletions count that are held because they are too many",
+    ),
     ("GET", "/", "this page"),
 ];

@@ -43,7 +43,9 @@ pub(super) enum ApiError {
     Stopping,
     #[error("the node core has not answered within 3 s; try again")]
     NodeBusy,
-    #[error("renderer {0} has not answered within 3 s: it is busy or hangs; see /renderers, and try again")]
+    #[error(
+        "renderer {0} has not answered within 3 s: it is busy or hangs; see /renderers, and try again"
+    )]
     RendererBusy(String),
 }
 
@@ -74,6 +76,13 @@ pub(super) async fn no_such_path(uri: Uri) -> ApiError {
 }
 
 pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response {
-    let error = format!("{} does not support {method}; GET / lists the paths", uri.path());
-    (StatusCode::METHOD_NOT_ALLOWED, Json(json!({ "error": error }))).into_response()
+    let error = format!(
+        "{} does not support {method}; GET / lists the paths",
+        uri.path()
+    );
+    (
+        StatusCode::METHOD_NOT_ALLOWED,
+        Json(json!({ "error": error })),
+    )
+        .into_response()
 }

@@ -27,7 +27,10 @@ pub(crate) async fn log_forwarding(api: Api) {
             warn!("{new}");
         }
         for gone in known.iter().filter(|known| !off.contains(*known)) {
-            info!(setting = gone.setting, "packets are forwarded again, or no service needs it any more");
+            info!(
+                setting = gone.setting,
+                "packets are forwarded again, or no service needs it any more"
+            );
         }
         known = off;
     }

@@ -16,7 +16,9 @@ pub(super) async fn liveness(State(api): State<Api>) -> Result<Json<Value>, ApiE
 pub(super) async fn readiness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let status = api.query(Core::status).await?;
     match status {
-        status if status.ready => Ok(Json(json!({ "status": "ready", "revision": status.revision }))),
+        status if status.ready => Ok(Json(
+            json!({ "status": "ready", "revision": status.revision }),
+        )),
         status if status.synced => Err(ApiError::RenderersNotReady(not_ready(
             &api.query(|core| core.renderers(Instant::now())).await?,
         ))),

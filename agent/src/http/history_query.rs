@@ -37,7 +37,15 @@ impl HistoryQuery {
     /// The selected part of the records; all without arguments. Records are sorted by number, and by time unless the clock has
     /// been set back.
     fn select<'a, 'b>(self, records: &'b [&'a Record]) -> &'b [&'a Record] {
-        let Self { seq_num, since, until, from, to, first, last } = self;
+        let Self {
+            seq_num,
+            since,
+            until,
+            from,
+            to,
+            first,
+            last,
+        } = self;
         let by_number = |from: u64, to: u64| {
             let start = records.partition_point(|record| record.seq_num < from);
             let end = records.partition_point(|record| record.seq_num <= to);
@@ -87,7 +95,11 @@ mod tests {
         };
         let records: Vec<Record> = (1..=10).map(record).collect();
         let records: Vec<&Record> = records.iter().collect();
-        query.select(&records).iter().map(|record| record.seq_num).collect()
+        query
+            .select(&records)
+            .iter()
+            .map(|record| record.seq_num)
+            .collect()
     }
 
     #[test]
@@ -95,16 +107,78 @@ mod tests {
         let none = HistoryQuery::default();
         for (query, expected) in [
             (none, 1..=10),
-            (HistoryQuery { seq_num: Some(4), ..none }, 4..=4),
-            (HistoryQuery { since: Some(108), ..none }, 8..=10),
-            (HistoryQuery { until: Some(102), ..none }, 1..=2),
-            (HistoryQuery { since: Some(103), until: Some(104), ..none }, 3..=4),
-            (HistoryQuery { from: Some(9), ..none }, 9..=10),
-            (HistoryQuery { to: Some(1), ..none }, 1..=1),
-            (HistoryQuery { from: Some(2), to: Some(3), ..none }, 2..=3),
-            (HistoryQuery { first: Some(2), ..none }, 1..=2),
-            (HistoryQuery { last: Some(2), ..none }, 9..=10),
-            (HistoryQuery { last: Some(99), ..none }, 1..=10),
+            (
+                HistoryQuery {
+                    seq_num: Some(4),
+                    ..none
+                },
+                4..=4,
+            ),
+            (
+                HistoryQuery {
+                    since: Some(108),
+                    ..none
+                },
+                8..=10,
+            ),
+            (
+                HistoryQuery {
+                    until: Some(102),
+                    ..none
+                },
+                1..=2,
+            ),
+            (
+                HistoryQuery {
+                    since: Some(103),
+                    until: Some(104),
+                    ..none
+                },
+                3..=4,
+            ),
+            (
+                HistoryQuery {
+                    from: Some(9),
+                    ..none
+                },
+                9..=10,
+            ),
+            (
+                HistoryQuery {
+                    to: Some(1),
+                    ..none
+                },
+                1..=1,
+            ),
+            (
+                HistoryQuery {
+                    from: Some(2),
+                    to: Some(3),
+                    ..none
+                },
+                2..=3,
+            ),
+            (
+                HistoryQuery {
+                    first: Some(2),
+                    ..none
+                },
+                1..=2,
+            ),
+            (
+                HistoryQuery {
+                    last: Some(2),
+                    ..none
+                },
+                9..=10,
+            ),
+            (
+                HistoryQuery {
+                    last: Some(99),
+                    ..none
+                },
+                1..=10,
+            ),
         ] {
             assert_eq!(numbers(query), expected.collect::<Vec<_>>(), "{query:?}");
         }
@@ -114,10 +188,24 @@ mod tests {
     fn impossible_query_selects_nothing() {
         let none = HistoryQuery::default();
         for query in [
-            HistoryQuery { seq_num: Some(11), ..none },
-            HistoryQuery { from: Some(5), to: Some(3), ..none },
-            HistoryQuery { since: Some(105), until: Some(103), ..none },
-            HistoryQuery { first: Some(0), ..none },
+            HistoryQuery {
+                seq_num: Some(11),
+                ..none
+            },
+            HistoryQuery {
+                from: Some(5),
+                to: Some(3),
+                ..none
+            },
+            HistoryQuery {
+                since: Some(105),
+                until: Some(103),
+                ..none
+            },
+            HistoryQuery {
+                first: Some(0),
+                ..none
+            },
         ] {
             assert_eq!(numbers(query), [0_u64; 0], "{query:?}");
         }

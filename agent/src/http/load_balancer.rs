@@ -85,10 +85,23 @@ impl Source {
         let healthy = is_alive && proxy.is_up_to_date(Instant::now().into_std());
         let current_time = Timestamp::now();
         // As in kube-proxy: if it is up to date, then as of now, even if nothing had to be done for long.
-        let last_updated = if healthy { Some(current_time) } else { proxy.last_applied };
+        let last_updated = if healthy {
+            Some(current_time)
+        } else {
+            proxy.last_applied
+        };
         let is_good = healthy && node_eligible != Some(false);
-        let status = if is_good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        let body = Body { last_updated, current_time, node_eligible, healthy };
+        let status = if is_good {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        let body = Body {
+            last_updated,
+            current_time,
+            node_eligible,
+            healthy,
+        };
         (status, [(X_CONTENT_TYPE_OPTIONS, "nosniff")], Json(body)).into_response()
     }
 }

@@ -18,7 +18,9 @@ pub(super) async fn put(
 ) -> Result<Json<Value>, ApiError> {
     let level = body.trim();
     log_level.set(level).map_err(|error| {
-        ApiError::BadRequest(format!("{error}; send a level such as info, or info,contiv_store=debug"))
+        ApiError::BadRequest(format!(
+            "{error}; send a level such as info, or info,contiv_store=debug"
+        ))
     })?;
     Ok(Json(json!({ "level": level })))
 }

@@ -18,8 +18,15 @@ impl<S: Sync> FromRequestParts<S> for FromLoopback {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
-        let peer = parts.extensions.get::<ConnectInfo<Peer>>().map(|ConnectInfo(Peer(peer))| peer.ip());
-        if peer.is_some_and(is_loopback) { Ok(Self) } else { Err(ApiError::NotLoopback) }
+        let peer = parts
+            .extensions
+            .get::<ConnectInfo<Peer>>()
+            .map(|ConnectInfo(Peer(peer))| peer.ip());
+        if peer.is_some_and(is_loopback) {
+            Ok(Self)
+        } else {
+            Err(ApiError::NotLoopback)
+        }
     }
 }
 

@@ -8,7 +8,8 @@ mod tests;
 use std::{io, sync::Arc};
 
 use axum::{
-    Router, http::header::X_CONTENT_TYPE_OPTIONS, middleware::from_fn, response::IntoResponse, routing::get,
+    Router, http::header::X_CONTENT_TYPE_OPTIONS, middleware::from_fn, response::IntoResponse,
+    routing::get,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -28,13 +29,18 @@ fn router(api: Api, scrape_guard: Arc<ScrapeGuard>) -> Router {
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         .with_state(api)
-        .layer(from_fn(move |request, next| guard(Arc::clone(&scrape_guard), request, next)));
+        .layer(from_fn(move |request, next| {
+            guard(Arc::clone(&scrape_guard), request, next)
+        }));
     match mode {
         None => guarded,
         // Programs that ask kube-proxy have no tokens.
         Some(mode) => guarded
             .route("/healthz", get(|| async { plain("ok".to_owned()) }))
-            .route("/proxyMode", get(move || async move { plain(mode.to_string()) })),
+            .route(
+                "/proxyMode",
+                get(move || async move { plain(mode.to_string()) }),
+            ),
     }
 }
 

@@ -75,7 +75,10 @@ pub fn router(api: Api) -> Router {
             .route("/controller/event-history", get(views::history))
             .route("/log/level", get(log_level::get).put(log_level::put))
             .route("/controller/resync", post(actions::resync))
-            .route("/controller/confirm-deletions", post(actions::confirm_deletions))
+            .route(
+                "/controller/confirm-deletions",
+                post(actions::confirm_deletions),
+            )
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method)
             .with_state(api),

@@ -39,7 +39,8 @@ pub(super) struct AddArguments {
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let pods = api.query(|core| core.pods().clone()).await?;
-    let pod = |(pod, interface): (PodId, InterfaceName)| json!({ "pod": pod, "interface": interface });
+    let pod =
+        |(pod, interface): (PodId, InterfaceName)| json!({ "pod": pod, "interface": interface });
     Ok(Json(pods.into_iter().map(pod).collect()))
 }
 
@@ -51,10 +52,15 @@ pub(super) async fn add(
     body: Result<Json<AttachRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let Arguments(AddArguments { wait }) = arguments.map_err(bad_request)?;
-    let Json(AttachRequest { namespace, name, interface }) =
-        body.map_err(|error| ApiError::BadRequest(error.body_text()))?;
+    let Json(AttachRequest {
+        namespace,
+        name,
+        interface,
+    }) = body.map_err(|error| ApiError::BadRequest(error.body_text()))?;
     let pod = pod_id(&namespace, &name)?;
-    let is_name = interface.parse::<InterfacePattern>().is_ok_and(|pattern| !pattern.is_prefix());
+    let is_name = interface
+        .parse::<InterfacePattern>()
+        .is_ok_and(|pattern| !pattern.is_prefix());
     if !is_name {
         return Err(ApiError::BadRequest(format!(
             "interface: {interface:?} is not the name of an interface"
@@ -68,14 +74,30 @@ pub(super) async fn add(
         )));
     }
     let Some(wait) = wait else {
-        send(&api, Request::Input(Input::AddPod { pod, interface, wait: None })).await?;
+        send(
+            &api,
+            Request::Input(Input::AddPod {
+                pod,
+                interface,
+                wait: None,
+            }),
+        )
+        .await?;
         return Ok((StatusCode::ACCEPTED, Json(answer)));
     };
-    let limit = humantime::parse_duration(&wait).ok().filter(|limit| *limit <= MAX_WAIT);
+    let limit = humantime::parse_duration(&wait)
+        .ok()
+        .filter(|limit| *limit <= MAX_WAIT);
     let limit = limit.ok_or_else(|| {
-        ApiError::BadRequest(format!("wait: {wait:?} is not a duration up to {MAX_WAIT:?}, such as 5s"))
+        ApiError::BadRequest(format!(
+            "wait: {wait:?} is not a duration up to {MAX_WAIT:?}, such as 5s"
+        ))
     })?;
-    let add = move |request| Input::AddPod { pod, interface, wait: Some((limit, request)) };
+    let add = move |request| Input::AddPod {
+        pod,
+        interface,
+        wait: Some((limit, request)),
+    };
     let (request, result) = Request::answered(add);
     send(&api, request).await?;
     result.await.map_err(|_| ApiError::Stopping)??;
@@ -86,11 +108,17 @@ pub(super) async fn add(
 async fn problem_with(api: &Api, interface: InterfaceName) -> Result<Option<String>, ApiError> {
     Ok(match (api.interface_kind)(&interface.0) {
         InterfaceKind::Missing => Some(format!("this node has no interface {}", interface.0)),
-        InterfaceKind::Loopback => Some(format!("{} is the loopback interface of this node", interface.0)),
+        InterfaceKind::Loopback => Some(format!(
+            "{} is the loopback interface of this node",
+            interface.0
+        )),
         InterfaceKind::Other => {
             let name = Arc::clone(&interface.0);
-            let is_external = api.query(move |core| core.is_external_interface(&interface)).await?;
-            is_external.then(|| format!("{name} leads to the external network (external-interfaces)"))
+            let is_external = api
+                .query(move |core| core.is_external_interface(&interface))
+                .await?;
+            is_external
+                .then(|| format!("{name} leads to the external network (external-interfaces)"))
         }
     })
 }
@@ -113,10 +141,14 @@ pub(super) async fn delete(
 
 /// In its stored form.
 fn pod_id(namespace: &str, name: &str) -> Result<PodId, ApiError> {
-    Key::new(Kind::Pod, namespace, name).map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    Key::new(Kind::Pod, namespace, name)
+        .map_err(|error| ApiError::BadRequest(error.to_string()))?;
     Ok(PodId::new(namespace, name))
 }
 
 async fn send(api: &Api, request: Request) -> Result<(), ApiError> {
-    api.requests.send(request).await.map_err(|_| ApiError::Stopping)
+    api.requests
+        .send(request)
+        .await
+        .map_err(|_| ApiError::Stopping)
 }

@@ -29,29 +29,50 @@ const PROBE_PATHS: [&str; 4] = ["/liveness", "/readiness", "/metrics", "/status"
 
 /// Adds the protection to all endpoints of the router.
 pub(super) fn protect(router: Router) -> Router {
-    let (slots, budget) = (Arc::new(Semaphore::new(MAX_REQUESTS)), ResponseBudget::new());
-    router.layer(DefaultBodyLimit::max(BODY_LIMIT)).layer(from_fn(move |request: Request, next: Next| {
-        let (slots, budget) = (Arc::clone(&slots), budget.clone());
-        async move { check_and_run(&slots, &budget, request, next).await }
-    }))
+    let (slots, budget) = (
+        Arc::new(Semaphore::new(MAX_REQUESTS)),
+        ResponseBudget::new(),
+    );
+    router
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(from_fn(move |request: Request, next: Next| {
+            let (slots, budget) = (Arc::clone(&slots), budget.clone());
+            async move { check_and_run(&slots, &budget, request, next).await }
+        }))
 }
 
-async fn check_and_run(slots: &Semaphore, budget: &ResponseBudget, request: Request, next: Next) -> Response {
+async fn check_and_run(
+    slots: &Semaphore,
+    budget: &ResponseBudget,
+    request: Request,
+    next: Next,
+) -> Response {
     if let Err(error) = check(request.method(), request.headers()) {
         return error.into_response();
     }
-    let Ok(_slot) = slots.try_acquire() else { return ApiError::TooManyRequests.into_response() };
+    let Ok(_slot) = slots.try_acquire() else {
+        return ApiError::TooManyRequests.into_response();
+    };
     // Answers to requests that change something may take long, but are small: they need no budget.
     let may_be_large = request.method().is_safe() && !PROBE_PATHS.contains(&request.uri().path());
-    let answer =
-        async { if may_be_large { budget.make(next.run(request)).await } else { next.run(request).await } };
+    let answer = async {
+        if may_be_large {
+            budget.make(next.run(request)).await
+        } else {
+            next.run(request).await
+        }
+    };
     let answer = timeout(ANSWER_TIMEOUT, answer).await;
     answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
 }
 
 /// Accepts only requests to an IP address or localhost. Of those from pages of other sites, accepts only reads.
 fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let text = |name| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or_default())
+    };
     // DNS rebinding: if a name of another site resolves to 127.0.0.1, browsers take its pages for same-origin with the agent.
     if let Some(host) = text(HOST).filter(|host| !is_address_or_localhost(host)) {
         return Err(ApiError::ForeignHost(host.to_owned()));
@@ -72,8 +93,13 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
 
 /// True for an IP address or localhost, with any port.
 fn is_address_or_localhost(host: &str) -> bool {
-    let Ok(authority) = host.parse::<Authority>() else { return false };
-    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let Ok(authority) = host.parse::<Authority>() else {
+        return false;
+    };
+    let name = authority
+        .host()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
@@ -82,17 +108,31 @@ mod tests {
     use super::*;
 
     fn checked(method: &Method, headers: &[(&'static str, &str)]) -> Result<(), String> {
-        let headers =
-            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect();
         check(method, &headers).map_err(|error| error.to_string())
     }
 
     #[test]
     fn host_header_allows_only_ip_addresses_and_localhost() {
-        for host in ["127.0.0.1:9999", "10.0.0.1", "[::1]:9999", "localhost", "LOCALHOST:9999"] {
+        for host in [
+            "127.0.0.1:9999",
+            "10.0.0.1",
+            "[::1]:9999",
+            "localhost",
+            "LOCALHOST:9999",
+        ] {
             assert_eq!(checked(&Method::GET, &[("host", host)]), Ok(()), "{host}");
         }
-        for host in ["evil.example", "evil.example:9999", "127.0.0.1.evil.example", "localhost.evil", ""] {
+        for host in [
+            "evil.example",
+            "evil.example:9999",
+            "127.0.0.1.evil.example",
+            "localhost.evil",
+            "",
+        ] {
             assert!(
                 checked(&Method::GET, &[("host", host)])
                     .unwrap_err()
@@ -100,19 +140,38 @@ mod tests {
                 "{host}"
             );
         }
-        assert_eq!(checked(&Method::GET, &[]), Ok(()), "HTTP 1.0 has no such header");
+        assert_eq!(
+            checked(&Method::GET, &[]),
+            Ok(()),
+            "HTTP 1.0 has no such header"
+        );
     }
 
     #[test]
     fn cross_site_changes_are_refused() {
         let host = ("host", "127.0.0.1:9999");
-        assert_eq!(checked(&Method::POST, &[host]), Ok(()), "curl sends no origin");
-        assert_eq!(checked(&Method::POST, &[host, ("origin", "http://127.0.0.1:9999")]), Ok(()));
-        for origin in ["http://evil.example", "https://127.0.0.1:9999", "http://127.0.0.1:80", "null"] {
+        assert_eq!(
+            checked(&Method::POST, &[host]),
+            Ok(()),
+            "curl sends no origin"
+        );
+        assert_eq!(
+            checked(&Method::POST, &[host, ("origin", "http://127.0.0.1:9999")]),
+            Ok(())
+        );
+        for origin in [
+            "http://evil.example",
+            "https://127.0.0.1:9999",
+            "http://127.0.0.1:80",
+            "null",
+        ] {
             let error = checked(&Method::POST, &[host, ("origin", origin)]).unwrap_err();
             assert!(error.contains(origin), "{error}");
         }
         // A page of another site cannot read the answer: there is no CORS header that allows it.
-        assert_eq!(checked(&Method::GET, &[host, ("origin", "http://evil.example")]), Ok(()));
+        assert_eq!(
+            checked(&Method::GET, &[host, ("origin", "http://evil.example")]),
+            Ok(())
+        );
     }
 }

@@ -63,7 +63,10 @@ impl ResponseBudget {
         match to_bytes(body, usize::MAX).await {
             Ok(bytes) => Response::from_parts(
                 head,
-                Body::from(Bytes::from_owner(BudgetedResponse { bytes, _permit: permit })),
+                Body::from(Bytes::from_owner(BudgetedResponse {
+                    bytes,
+                    _permit: permit,
+                })),
             ),
             Err(error) => ApiError::NoAnswer(error.to_string()).into_response(),
         }
@@ -104,11 +107,24 @@ mod tests {
             assert_eq!(answer.status().is_success(), number < 8, "{number}");
             unread.push(answer);
         }
-        assert!(budget.make(async { of_size(UNCOUNTED_BYTES) }).await.status().is_success());
+        assert!(
+            budget
+                .make(async { of_size(UNCOUNTED_BYTES) })
+                .await
+                .status()
+                .is_success()
+        );
         // One is read, and one is abandoned.
         let read = unread.remove(0);
-        assert_eq!(read.body().size_hint().exact(), Some(size as u64), "its length is said");
-        assert_eq!(to_bytes(read.into_body(), usize::MAX).await.unwrap().len(), size);
+        assert_eq!(
+            read.body().size_hint().exact(),
+            Some(size as u64),
+            "its length is said"
+        );
+        assert_eq!(
+            to_bytes(read.into_body(), usize::MAX).await.unwrap().len(),
+            size
+        );
         drop(unread.remove(0));
         for expected in [true, true, false] {
             let answer = budget.make(async { of_size(size) }).await;
@@ -117,16 +133,26 @@ mod tests {
         }
         unread.clear();
         let alone = budget.make(async { of_size(2 * MAX_UNREAD_BYTES) }).await;
-        assert!(alone.status().is_success(), "larger than the whole budget, but alone");
+        assert!(
+            alone.status().is_success(),
+            "larger than the whole budget, but alone"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn concurrent_responses_are_limited_and_waiting_times_out() {
-        let (budget, making, most) = (ResponseBudget::new(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (budget, making, most) = (
+            ResponseBudget::new(),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        );
         let counted = |time: Duration| {
             let (making, most) = (&making, &most);
             budget.make(async move {
-                most.fetch_max(making.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                most.fetch_max(
+                    making.fetch_add(1, Ordering::Relaxed) + 1,
+                    Ordering::Relaxed,
+                );
                 tokio::time::sleep(time).await;
                 making.fetch_sub(1, Ordering::Relaxed);
                 of_size(1)
@@ -135,7 +161,12 @@ mod tests {
         let answers = join_all((0..30).map(|_| counted(Duration::from_millis(100)))).await;
         assert!(answers.iter().all(|answer| answer.status().is_success()));
         let slow = join_all((0..=MAX_CONCURRENT).map(|_| counted(2 * QUEUE_TIMEOUT))).await;
-        assert_eq!(slow.iter().filter(|answer| answer.status().is_success()).count(), MAX_CONCURRENT);
+        assert_eq!(
+            slow.iter()
+                .filter(|answer| answer.status().is_success())
+                .count(),
+            MAX_CONCURRENT
+        );
         assert_eq!(most.into_inner(), MAX_CONCURRENT);
     }
 }

@@ -18,7 +18,9 @@ use crate::metrics::Exposition;
 /// While the node core does not answer, its gauges keep their previous values; all other metrics are current.
 pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
     let metrics = Arc::clone(&api.metrics);
-    let _ = api.query(move |core| metrics.set_state(core, Instant::now())).await;
+    let _ = api
+        .query(move |core| metrics.set_state(core, Instant::now()))
+        .await;
     if let Ok(off) = api.forwarding_off().await {
         api.metrics.sizes.set_forwarding_off(&off);
     }
@@ -37,12 +39,20 @@ pub(super) fn answer(
     text: impl FnOnce(Exposition) -> Result<String, fmt::Error>,
 ) -> Response {
     let all = |name| {
-        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        let values = headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
         values.collect::<Vec<_>>().join(",")
     };
     let form = Exposition::accepted(&all(ACCEPT));
-    let Ok(text) = text(form) else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
-    let about = [(CONTENT_TYPE, form.content_type()), (VARY, "accept, accept-encoding")];
+    let Ok(text) = text(form) else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let about = [
+        (CONTENT_TYPE, form.content_type()),
+        (VARY, "accept, accept-encoding"),
+    ];
     if takes_gzip(&all(ACCEPT_ENCODING))
         && let Ok(compressed) = gzip(text.as_bytes())
     {
@@ -54,7 +64,10 @@ pub(super) fn answer(
 fn takes_gzip(accept_encoding: &str) -> bool {
     accept_encoding.split(',').any(|coding| {
         let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
-        let quality = parameters.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
+        let quality = parameters
+            .trim()
+            .strip_prefix("q=")
+            .map_or(Ok(1.0), str::parse::<f32>);
         name.trim().eq_ignore_ascii_case("gzip") && quality.is_ok_and(|quality| quality > 0.0)
     })
 }

@@ -21,7 +21,9 @@ pub(super) async fn serve_router(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let service = router.into_make_service_with_connect_info::<Peer>();
-    axum::serve(bounded(listener), service).with_graceful_shutdown(stop.cancelled_owned()).await
+    axum::serve(bounded(listener), service)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
 }
 
 /// Serves the routes over TLS. Handlers do not learn the client's address.
@@ -32,7 +34,9 @@ pub(super) async fn serve_router_over_tls(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let listener = TlsListener::new(bounded(listener), certificate)?;
-    axum::serve(listener, router.into_make_service()).with_graceful_shutdown(stop.cancelled_owned()).await
+    axum::serve(listener, router.into_make_service())
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
 }
 
 fn bounded(listener: TcpListener) -> BoundedListener {

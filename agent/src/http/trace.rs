@@ -69,20 +69,36 @@ pub(super) async fn trace(
     let example = "as in /trace?from=10.244.1.5&to=10.96.0.1&port=443&protocol=tcp";
     let bad_request = |error: String| ApiError::BadRequest(format!("{error}; {example}"));
     let Arguments(arguments) = arguments.map_err(|rejection| bad_request(rejection.body_text()))?;
-    let TraceArguments { from, interface, to, port, protocol, format } = arguments;
+    let TraceArguments {
+        from,
+        interface,
+        to,
+        port,
+        protocol,
+        format,
+    } = arguments;
     let mut flow = Flow::new(from, SocketAddr::new(to, port), protocol.into())
         .map_err(|error| bad_request(error.to_string()))?;
     if let Some(name) = interface {
-        let interface: InterfaceName =
-            name.parse().map_err(|error| bad_request(format!("interface: {error}")))?;
+        let interface: InterfaceName = name
+            .parse()
+            .map_err(|error| bad_request(format!("interface: {error}")))?;
         flow = flow.by_interface(interface);
     }
     // The node returns its snapshot, and later what it knows about the outcome; the search through all services runs here.
     let snapshot = api.query(Core::snapshot).await?;
-    let snapshot = snapshot.ok_or(ApiError::NotReady("the store has not been read yet; see /readiness"))?;
+    let snapshot = snapshot.ok_or(ApiError::NotReady(
+        "the store has not been read yet; see /readiness",
+    ))?;
     let trace = trace_flow(&snapshot, &flow);
-    let off = if is_forwarded(&trace) { forwarding_off(&api, &flow).await? } else { None };
-    let mut explanation = api.query(move |core| core.explain(trace, Instant::now())).await?;
+    let off = if is_forwarded(&trace) {
+        forwarding_off(&api, &flow).await?
+    } else {
+        None
+    };
+    let mut explanation = api
+        .query(move |core| core.explain(trace, Instant::now()))
+        .await?;
     explanation.caveats.extend(off.map(Caveat::ForwardingOff));
     Ok(match format {
         Format::Json => Json(explanation).into_response(),
@@ -102,9 +118,14 @@ fn is_forwarded(trace: &Trace) -> bool {
 
 /// The setting for packets of the flow's family, by its interface if that is known.
 async fn forwarding_off(api: &Api, flow: &Flow) -> Result<Option<ForwardingOff>, ApiError> {
-    let family = if flow.from().is_ipv4() { "IPv4" } else { "IPv6" };
+    let family = if flow.from().is_ipv4() {
+        "IPv4"
+    } else {
+        "IPv6"
+    };
     let concerns = |off: &ForwardingOff| {
-        let by_another = matches!((&off.interface, flow.interface()), (Some(off), Some(flow)) if off != flow);
+        let by_another =
+            matches!((&off.interface, flow.interface()), (Some(off), Some(flow)) if off != flow);
         off.ip_family == family && !by_another
     };
     Ok(api.forwarding_off().await?.into_iter().find(concerns))

@@ -8,7 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use contiv_model::{
-    ContivService, Object, ServiceId, Snapshot, UnservedService, processor::NodeView, wire::object_kind,
+    ContivService, Object, ServiceId, Snapshot, UnservedService, processor::NodeView,
+    wire::object_kind,
 };
 use contiv_proto::Kind;
 use contiv_renderer::ForwardingOff;
@@ -32,7 +33,10 @@ pub(super) struct StatusView {
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError> {
     let status = api.query(Core::status).await?;
-    Ok(Json(StatusView { status, forwarding_off: api.forwarding_off().await? }))
+    Ok(Json(StatusView {
+        status,
+        forwarding_off: api.forwarding_off().await?,
+    }))
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,7 +75,9 @@ pub(super) async fn services(
     };
     let (served, unserved) = api.query(query).await?;
     let served = served.into_iter().map(ListedService::Served);
-    let mut services: Vec<_> = served.chain(unserved.into_iter().map(ListedService::NotServed)).collect();
+    let mut services: Vec<_> = served
+        .chain(unserved.into_iter().map(ListedService::NotServed))
+        .collect();
     services.sort_by(|one, other| one.id().cmp(other.id()));
     Ok(Json(services))
 }
@@ -84,7 +90,8 @@ pub(super) async fn service(
     let query = {
         let id = id.clone();
         move |core: &Core| {
-            core.service(&id).ok_or_else(|| core.unserved_services().find(|other| other.id == id))
+            core.service(&id)
+                .ok_or_else(|| core.unserved_services().find(|other| other.id == id))
         }
     };
     let hint = |unserved: Option<UnservedService>| match unserved {
@@ -92,14 +99,19 @@ pub(super) async fn service(
         None => "it is not stored, or cannot be used (see /quarantine)".to_owned(),
     };
     let found = api.query(query).await?;
-    found
-        .map(Json)
-        .map_err(|unserved| ApiError::NotFound(format!("renderers have no service {id}: {}", hint(unserved))))
+    found.map(Json).map_err(|unserved| {
+        ApiError::NotFound(format!(
+            "renderers have no service {id}: {}",
+            hint(unserved)
+        ))
+    })
 }
 
 pub(super) async fn snapshot(State(api): State<Api>) -> Result<Json<Snapshot>, ApiError> {
     let snapshot = api.query(Core::snapshot).await?;
-    snapshot.map(Json).ok_or(ApiError::NotReady("the store has not been read yet"))
+    snapshot
+        .map(Json)
+        .ok_or(ApiError::NotReady("the store has not been read yet"))
 }
 
 pub(super) async fn configuration(State(api): State<Api>) -> String {
@@ -110,9 +122,14 @@ pub(super) async fn objects(
     State(api): State<Api>,
     Path(word): Path<String>,
 ) -> Result<Json<Vec<Object>>, ApiError> {
-    let kind: Kind = word.parse().map_err(|error| ApiError::NotFound(format!("{error}")))?;
-    let kind = object_kind(kind)
-        .ok_or_else(|| ApiError::NotFound(format!("the agent keeps no {kind}s: nothing depends on them")))?;
+    let kind: Kind = word
+        .parse()
+        .map_err(|error| ApiError::NotFound(format!("{error}")))?;
+    let kind = object_kind(kind).ok_or_else(|| {
+        ApiError::NotFound(format!(
+            "the agent keeps no {kind}s: nothing depends on them"
+        ))
+    })?;
     api.query(move |core| core.objects(kind)).await.map(Json)
 }
 
@@ -121,13 +138,20 @@ pub(super) async fn nodes(State(api): State<Api>) -> Result<Json<Vec<NodeView>>,
 }
 
 pub(super) async fn renderers(State(api): State<Api>) -> Result<Json<Vec<RendererView>>, ApiError> {
-    api.query(|core| core.renderers(Instant::now())).await.map(Json)
+    api.query(|core| core.renderers(Instant::now()))
+        .await
+        .map(Json)
 }
 
-pub(super) async fn health_checks(State(api): State<Api>) -> Result<Json<Vec<HealthCheckView>>, ApiError> {
+pub(super) async fn health_checks(
+    State(api): State<Api>,
+) -> Result<Json<Vec<HealthCheckView>>, ApiError> {
     let (reply, answer) = oneshot::channel();
     // Without a timeout: the health-check server never blocks, and only ends with the agent.
-    api.health_checks.send(reply).await.map_err(|_| ApiError::Stopping)?;
+    api.health_checks
+        .send(reply)
+        .await
+        .map_err(|_| ApiError::Stopping)?;
     answer.await.map(Json).map_err(|_| ApiError::Stopping)
 }
 
@@ -177,8 +201,13 @@ pub(super) async fn dump(
     let Arguments(DumpArguments { format }) = arguments.map_err(bad_request)?;
     let (reply, description) = oneshot::channel();
     let (exists_reply, exists) = oneshot::channel();
-    if !api.request(Request::Describe(name.clone(), exists_reply, reply), exists).await? {
-        return Err(ApiError::NotFound(format!("no renderer {name:?} runs here; see /renderers")));
+    if !api
+        .request(Request::Describe(name.clone(), exists_reply, reply), exists)
+        .await?
+    {
+        return Err(ApiError::NotFound(format!(
+            "no renderer {name:?} runs here; see /renderers"
+        )));
     }
     let Ok(Ok(description)) = tokio::time::timeout(ANSWER_LIMIT, description).await else {
         return Err(ApiError::RendererBusy(name));
@@ -194,13 +223,15 @@ pub(super) async fn history(
     arguments: Result<Arguments<HistoryQuery>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Arguments(query) = arguments.map_err(bad_request)?;
-    let records = api.query(move |core| query.records(core, Instant::now())).await?;
+    let records = api
+        .query(move |core| query.records(core, Instant::now()))
+        .await?;
     match (query.seq_num, records.first()) {
         (None, _) => Ok(Json(records).into_response()),
         (Some(_), Some(record)) => Ok(Json(record).into_response()),
-        (Some(number), None) => {
-            Err(ApiError::NotFound(format!("the history holds no event {number}: not yet, or no longer")))
-        }
+        (Some(number), None) => Err(ApiError::NotFound(format!(
+            "the history holds no event {number}: not yet, or no longer"
+        ))),
     }
 }
 

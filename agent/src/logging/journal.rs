@@ -14,8 +14,11 @@ use super::{LogLines, one_line::ControlCharacterEscaper};
 
 /// True if standard error goes to the journal: the environment names the device and inode of the stream.
 pub(super) fn reads_standard_error() -> bool {
-    let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
-    fs::metadata("/proc/self/fd/2").is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
+    let Ok(stream) = env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    fs::metadata("/proc/self/fd/2")
+        .is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
 }
 
 /// Lines for the journal, each with its priority.
@@ -28,7 +31,10 @@ impl Journal {
     }
 
     fn line(&self, level: Level) -> Line<ControlCharacterEscaper<LogLines>> {
-        Line { priority: priority(level), out: ControlCharacterEscaper::new(self.0.clone(), false) }
+        Line {
+            priority: priority(level),
+            out: ControlCharacterEscaper::new(self.0.clone(), false),
+        }
     }
 }
 
@@ -84,7 +90,10 @@ mod tests {
 
     #[test]
     fn each_line_begins_with_its_priority() {
-        let mut line = Line { priority: priority(Level::WARN), out: Vec::new() };
+        let mut line = Line {
+            priority: priority(Level::WARN),
+            out: Vec::new(),
+        };
         line.write_all(b"one\ntwo\n").unwrap();
         assert_eq!(line.out, b"<4>one\n<4>two\n");
     }

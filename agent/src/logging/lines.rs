@@ -47,7 +47,11 @@ impl LogLines {
 
     pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
         let (messages, receiver) = channel();
-        let lines = Self { messages, waiting: Arc::default(), lost: Arc::default() };
+        let lines = Self {
+            messages,
+            waiting: Arc::default(),
+            lost: Arc::default(),
+        };
         let (waiting, lost) = (Arc::clone(&lines.waiting), Arc::clone(&lines.lost));
         let thread = thread::Builder::new().name("log".to_owned());
         thread.spawn(move || write_all(out, &receiver, &waiting, &lost))?;
@@ -80,7 +84,12 @@ impl Write for LogLines {
 }
 
 /// Runs in the thread, until all writers are gone.
-fn write_all(mut out: impl Write, messages: &Receiver<Message>, waiting: &AtomicUsize, lost: &AtomicUsize) {
+fn write_all(
+    mut out: impl Write,
+    messages: &Receiver<Message>,
+    waiting: &AtomicUsize,
+    lost: &AtomicUsize,
+) {
     while let Ok(message) = next(messages, lost) {
         match message {
             Message::Line(line) => {
@@ -106,7 +115,10 @@ fn next(messages: &Receiver<Message>, lost: &AtomicUsize) -> Result<Message, Rec
             let lost = lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
                 // It is queued as a separate line.
-                warn!(lines = lost, "log lines are lost: the reader of standard error was too slow");
+                warn!(
+                    lines = lost,
+                    "log lines are lost: the reader of standard error was too slow"
+                );
             }
             messages.recv()
         }
@@ -148,8 +160,10 @@ mod tests {
         let (out, mut reader) = UnixStream::pair().unwrap();
         let mut lines = LogLines::start(out).unwrap();
         let writer = lines.clone();
-        let subscriber =
-            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
         // As in the thread, which has the process's subscriber; here one message is queued.
         let (messages, receiver) = channel();
         messages.send(Message::Line(Vec::new())).unwrap();
@@ -171,6 +185,9 @@ mod tests {
         drop(lines);
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
-        assert!(text.contains("log lines are lost") && text.contains("lines=3"), "{text}");
+        assert!(
+            text.contains("log lines are lost") && text.contains("lines=3"),
+            "{text}"
+        );
     }
 }

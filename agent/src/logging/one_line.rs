@@ -78,7 +78,10 @@ mod tests {
         });
         let text = String::from_utf8(written.try_iter().flatten().collect()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text:?}");
-        assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text:?}");
+        assert!(
+            text.lines().all(|line| !line.contains(char::is_control)),
+            "{text:?}"
+        );
         assert!(text.contains("all is lost"), "{text:?}");
     }
 }

@@ -26,7 +26,10 @@ fn log_to(subscriber: &Dispatch, lines: &LogLines, panic: &PanicHookInfo<'_>) {
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let thread = thread::current();
     let thread = thread.name().unwrap_or("unnamed");
-    let at = panic.location().map(ToString::to_string).unwrap_or_default();
+    let at = panic
+        .location()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let message = panic_message(panic.payload());
     // Only if RUST_BACKTRACE is set.
     let backtrace = Backtrace::capture();
@@ -40,7 +43,8 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 /// The message of a panic with this payload.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
 }
 
 #[cfg(test)]
@@ -65,14 +69,26 @@ mod tests {
         // Other tests panic with their usual hook.
         let (own, others) = (thread::current().id(), panic::take_hook());
         panic::set_hook(Box::new(move |panic| {
-            if thread::current().id() == own { log_to(&unfiltered, &lines, panic) } else { others(panic) }
+            if thread::current().id() == own {
+                log_to(&unfiltered, &lines, panic);
+            } else {
+                others(panic);
+            }
         }));
-        let off = tracing_subscriber::fmt().with_max_level(LevelFilter::OFF).finish();
+        let off = tracing_subscriber::fmt()
+            .with_max_level(LevelFilter::OFF)
+            .finish();
         tracing::subscriber::with_default(off, || {
             panic::catch_unwind(|| panic!("test panic")).unwrap_err();
         });
         let text = fs::read_to_string(&path).unwrap();
-        assert!(text.contains("ERROR") && text.contains("panicked: test panic"), "{text}");
-        assert!(text.contains("panic_is_logged") && text.contains("panics.rs:"), "{text}");
+        assert!(
+            text.contains("ERROR") && text.contains("panicked: test panic"),
+            "{text}"
+        );
+        assert!(
+            text.contains("panic_is_logged") && text.contains("panics.rs:"),
+            "{text}"
+        );
     }
 }

@@ -22,7 +22,11 @@ impl ControllerMetrics {
         process::register(&mut registry);
         let ours = registry.sub_registry_with_prefix("contiv");
         process::register_build(ours);
-        ours.register("controller_leader", "1 while this instance is the active one", leader.clone());
+        ours.register(
+            "controller_leader",
+            "1 while this instance is the active one",
+            leader.clone(),
+        );
         Self { registry, leader }
     }
 

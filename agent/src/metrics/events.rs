@@ -27,7 +27,11 @@ struct ReasonLabel {
 impl EventMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register("events", "Events of the node core, by kind", metrics.total.clone());
+        registry.register(
+            "events",
+            "Events of the node core, by kind",
+            metrics.total.clone(),
+        );
         let help = "Lists because the store contradicted itself";
         registry.register("store_repairs", help, metrics.store_repairs.clone());
         for inconsistency in Inconsistency::ALL {
@@ -44,10 +48,14 @@ impl EventMetrics {
 
     /// Counts a list for this reason.
     pub fn count_repair(&self, inconsistency: Inconsistency) {
-        self.store_repairs.get_or_create(&reason(inconsistency)).inc();
+        self.store_repairs
+            .get_or_create(&reason(inconsistency))
+            .inc();
     }
 }
 
 const fn reason(inconsistency: Inconsistency) -> ReasonLabel {
-    ReasonLabel { reason: inconsistency.name() }
+    ReasonLabel {
+        reason: inconsistency.name(),
+    }
 }

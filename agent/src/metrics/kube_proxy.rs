@@ -87,8 +87,11 @@ fn sync_durations() -> Histogram {
 
 /// The buckets of the service level objective for network programming latency.
 fn programming_durations() -> Histogram {
-    let linear = |first: u32, step: u32, count: u32| (0..count).map(move |i| f64::from(first + i * step));
-    let seconds = linear(1, 1, 59).chain(linear(60, 5, 12)).chain(linear(120, 30, 7));
+    let linear =
+        |first: u32, step: u32, count: u32| (0..count).map(move |i| f64::from(first + i * step));
+    let seconds = linear(1, 1, 59)
+        .chain(linear(60, 5, 12))
+        .chain(linear(120, 30, 7));
     Histogram::new([0.25, 0.5].into_iter().chain(seconds))
 }
 
@@ -116,7 +119,11 @@ impl KubeProxyMetrics {
         };
         let ours = registry.sub_registry_with_prefix("kubeproxy");
         for (name, help, histogram) in [
-            ("sync_proxy_rules_duration_seconds", "[ALPHA] SyncProxyRules latency in seconds", &metrics.sync),
+            (
+                "sync_proxy_rules_duration_seconds",
+                "[ALPHA] SyncProxyRules latency in seconds",
+                &metrics.sync,
+            ),
             (
                 "sync_full_proxy_rules_duration_seconds",
                 "[ALPHA] SyncProxyRules latency in seconds for full resyncs",
@@ -172,8 +179,16 @@ impl KubeProxyMetrics {
             ours.register(name, help, counter.clone());
         }
         for (name, help, counter) in [
-            ("proxy_healthz", "[ALPHA] Cumulative proxy healthz HTTP status", &metrics.healthz),
-            ("proxy_livez", "[ALPHA] Cumulative proxy livez HTTP status", &metrics.livez),
+            (
+                "proxy_healthz",
+                "[ALPHA] Cumulative proxy healthz HTTP status",
+                &metrics.healthz,
+            ),
+            (
+                "proxy_livez",
+                "[ALPHA] Cumulative proxy livez HTTP status",
+                &metrics.livez,
+            ),
         ] {
             ours.register(name, help, counter.clone());
         }
@@ -188,8 +203,16 @@ impl KubeProxyMetrics {
 
     fn register_changes(&self, ours: &mut Registry) {
         for (kind, changes, pending) in [
-            ("Endpoint", &self.endpoint_changes, &self.endpoint_changes_pending),
-            ("Service", &self.service_changes, &self.service_changes_pending),
+            (
+                "Endpoint",
+                &self.endpoint_changes,
+                &self.endpoint_changes_pending,
+            ),
+            (
+                "Service",
+                &self.service_changes,
+                &self.service_changes_pending,
+            ),
         ] {
             let name = format!("sync_proxy_rules_{}_changes", kind.to_lowercase());
             ours.register(
@@ -230,11 +253,16 @@ impl KubeProxyMetrics {
             Metric::Applied(renderer, duration, extent) if *renderer == self.renderer => {
                 self.synced(*duration, *extent);
             }
-            Metric::Programmed { renderer, since_trigger: Some(latency), families, .. }
-                if *renderer == self.renderer =>
-            {
+            Metric::Programmed {
+                renderer,
+                since_trigger: Some(latency),
+                families,
+                ..
+            } if *renderer == self.renderer => {
                 for label in labels(*families) {
-                    self.programming.get_or_create(&label).observe(latency.as_secs_f64());
+                    self.programming
+                        .get_or_create(&label)
+                        .observe(latency.as_secs_f64());
                 }
             }
             Metric::Failed(renderer, families) if *renderer == self.renderer => {
@@ -247,10 +275,16 @@ impl KubeProxyMetrics {
     }
 
     fn synced(&self, duration: Duration, extent: Extent) {
-        let part = if extent.is_full { &self.full_sync } else { &self.partial_sync };
+        let part = if extent.is_full {
+            &self.full_sync
+        } else {
+            &self.partial_sync
+        };
         for label in labels(extent.families) {
             for histogram in [&self.sync, part] {
-                histogram.get_or_create(&label).observe(duration.as_secs_f64());
+                histogram
+                    .get_or_create(&label)
+                    .observe(duration.as_secs_f64());
             }
             self.last.get_or_create(&label).set(now());
         }
@@ -265,8 +299,18 @@ impl KubeProxyMetrics {
 
     fn set_changes(&self, seen: ObjectChanges, pending: ObjectChanges) {
         for (counter, gauge, seen, pending) in [
-            (&self.endpoint_changes, &self.endpoint_changes_pending, seen.endpoints, pending.endpoints),
-            (&self.service_changes, &self.service_changes_pending, seen.services, pending.services),
+            (
+                &self.endpoint_changes,
+                &self.endpoint_changes_pending,
+                seen.endpoints,
+                pending.endpoints,
+            ),
+            (
+                &self.service_changes,
+                &self.service_changes_pending,
+                seen.services,
+                pending.services,
+            ),
         ] {
             counter.inner().store(seen, Ordering::Relaxed);
             gauge.set(pending.try_into().unwrap_or(i64::MAX));
@@ -274,10 +318,16 @@ impl KubeProxyMetrics {
     }
 
     fn set_without_local_backends(&self, without: &WithoutLocalBackends) {
-        for (traffic_policy, counts) in [("internal", without.internal), ("external", without.external)] {
+        for (traffic_policy, counts) in [
+            ("internal", without.internal),
+            ("external", without.external),
+        ] {
             for (FamilyLabel { ip_family }, ports) in [(IPV4, counts.ipv4), (IPV6, counts.ipv6)] {
                 self.no_local_endpoints
-                    .get_or_create(&PolicyLabel { ip_family, traffic_policy })
+                    .get_or_create(&PolicyLabel {
+                        ip_family,
+                        traffic_policy,
+                    })
                     .set(gauge(ports));
             }
         }
@@ -297,8 +347,12 @@ impl KubeProxyMetrics {
 impl StaleFlowObserver for KubeProxyMetrics {
     fn searched(&self, families: Families, took: Duration, deleted: usize) {
         for label in labels(families) {
-            self.conntrack.get_or_create(&label).observe(took.as_secs_f64());
-            self.deleted_flows.get_or_create(&label).inc_by(deleted as u64);
+            self.conntrack
+                .get_or_create(&label)
+                .observe(took.as_secs_f64());
+            self.deleted_flows
+                .get_or_create(&label)
+                .inc_by(deleted as u64);
         }
     }
 }

@@ -62,13 +62,23 @@ impl Metrics {
         let renderers = RendererMetrics::register(ours);
         let sizes = SizeMetrics::register(ours);
         let services = ServiceMetrics::register(service_counters, ours);
-        Self { registry, events, renderers, sizes, services, kube_proxy: None }
+        Self {
+            registry,
+            events,
+            renderers,
+            sizes,
+            services,
+            kube_proxy: None,
+        }
     }
 
     /// Adds the metrics of kube-proxy, for the renderer of this node's traffic.
     #[must_use]
     pub fn with_kube_proxy(mut self, traffic_renderer: &str) -> Self {
-        self.kube_proxy = Some(KubeProxyMetrics::register(traffic_renderer.into(), &mut self.registry));
+        self.kube_proxy = Some(KubeProxyMetrics::register(
+            traffic_renderer.into(),
+            &mut self.registry,
+        ));
         self
     }
 
@@ -76,7 +86,10 @@ impl Metrics {
     pub fn with_examples() -> Self {
         let metrics = Self::new(1).with_kube_proxy("nftables");
         let renderer: Arc<str> = "nftables".into();
-        let extent = |is_full| Extent { is_full, families: Families::ALL };
+        let extent = |is_full| Extent {
+            is_full,
+            families: Families::ALL,
+        };
         for metric in [
             Metric::Event("change"),
             Metric::Renderer(Arc::clone(&renderer)),
@@ -94,7 +107,9 @@ impl Metrics {
             metrics.count(&metric);
         }
         metrics.renderers.create_gauges(&renderer);
-        metrics.services.set(&[ServiceConnections::none(ServiceId::new("shop", "web"))]);
+        metrics
+            .services
+            .set(&[ServiceConnections::none(ServiceId::new("shop", "web"))]);
         if let Some(kube_proxy) = &metrics.kube_proxy {
             kube_proxy.set_examples();
         }
@@ -147,16 +162,29 @@ mod tests {
         metrics.count(&Metric::Applied(
             "nftables".into(),
             Duration::from_micros(150),
-            Extent { is_full: true, families: Families::ALL },
+            Extent {
+                is_full: true,
+                families: Families::ALL,
+            },
         ));
         metrics.count(&Metric::Failed("nftables".into(), Families::ALL));
         let none = |name| ServiceConnections::none(ServiceId::new("shop", name));
         let refused_by = [(RefusalReason::Policy, 2)].into();
-        let web = ServiceConnections { attempts: 7, connections: 5, refused: 2, refused_by, ..none("web") };
+        let web = ServiceConnections {
+            attempts: 7,
+            connections: 5,
+            refused: 2,
+            refused_by,
+            ..none("web")
+        };
         metrics.services.set(&[web, none("cart")]);
         let text = metrics.text(Exposition::OpenMetrics).unwrap();
         for expected in [
-            concat!("contiv_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            concat!(
+                "contiv_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
             "\nprocess_cpu_seconds_total ",
             "\nprocess_max_fds ",
             "\nprocess_open_fds ",

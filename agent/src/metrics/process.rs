@@ -22,13 +22,17 @@ use crate::connections::open_files_limit;
 /// Registers the version, whose name gets the prefix of `registry`.
 pub(super) fn register_build(registry: &mut Registry) {
     let build: Family<Vec<(&str, &str)>, Gauge> = Family::default();
-    build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))]).set(1);
+    build
+        .get_or_create(&vec![("version", env!("CARGO_PKG_VERSION"))])
+        .set(1);
     registry.register("build_info", "The running version", build);
 }
 
 /// Registers `process_…`; `registry` has no prefix.
 pub(super) fn register(registry: &mut Registry) {
-    registry.register_collector(Box::new(Process { started: start_time() }));
+    registry.register_collector(Box::new(Process {
+        started: start_time(),
+    }));
 }
 
 /// Read from the kernel when the metrics are read. What the kernel does not say is left out.
@@ -52,21 +56,37 @@ impl Collector for Process {
         }
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         for (name, help, bytes) in [
-            ("process_resident_memory_bytes", "Memory that the process holds", memory(&status, "VmRSS:")),
+            (
+                "process_resident_memory_bytes",
+                "Memory that the process holds",
+                memory(&status, "VmRSS:"),
+            ),
             (
                 "process_virtual_memory_bytes",
                 "Address space that the process has",
                 memory(&status, "VmSize:"),
             ),
-            ("process_open_fds", "Files that the process has open", open_files()),
-            ("process_max_fds", "Files that the process may have open", open_files_limit().try_into().ok()),
+            (
+                "process_open_fds",
+                "Files that the process has open",
+                open_files(),
+            ),
+            (
+                "process_max_fds",
+                "Files that the process may have open",
+                open_files_limit().try_into().ok(),
+            ),
         ] {
             if let Some(bytes) = bytes {
                 encode(name, help, &ConstGauge::new(bytes))?;
             }
         }
         if let Some(started) = self.started {
-            encode("process_start_time_seconds", "When the process has started", &ConstGauge::new(started))?;
+            encode(
+                "process_start_time_seconds",
+                "When the process has started",
+                &ConstGauge::new(started),
+            )?;
         }
         Ok(())
     }
@@ -106,14 +126,24 @@ fn memory(status: &str, name: &str) -> Option<i64> {
 
 /// Without the one by which they are counted.
 fn open_files() -> Option<i64> {
-    fs::read_dir("/proc/self/fd").ok()?.count().checked_sub(1)?.try_into().ok()
+    fs::read_dir("/proc/self/fd")
+        .ok()?
+        .count()
+        .checked_sub(1)?
+        .try_into()
+        .ok()
 }
 
 /// When the process has started, in seconds since 1970.
 fn start_time() -> Option<f64> {
     let ticks = ticks_of(&fs::read_to_string("/proc/self/stat").ok()?)?;
     let stat = fs::read_to_string("/proc/stat").ok()?;
-    let boot: f64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    let boot: f64 = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()?;
     let second = sysconf(SysconfVar::CLK_TCK).ok()??;
     #[expect(clippy::cast_precision_loss, reason = "a hundred a second")]
     Some(boot + ticks / second as f64)
@@ -134,9 +164,18 @@ mod tests {
     #[test]
     fn process_is_read_from_the_kernel() {
         let status = "VmSize:\t  12 kB\nVmRSS:\t       8 kB\n";
-        assert_eq!((memory(status, "VmRSS:"), memory(status, "VmSize:")), (Some(8192), Some(12288)));
-        assert_eq!(ticks_of("7 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"), Some(4711.0));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        assert_eq!(
+            (memory(status, "VmRSS:"), memory(status, "VmSize:")),
+            (Some(8192), Some(12288))
+        );
+        assert_eq!(
+            ticks_of("7 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"),
+            Some(4711.0)
+        );
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs_f64();
         let age = now - start_time().unwrap();
         assert!((-2.0..3600.0).contains(&age), "{age}");
         let before = processor_seconds().unwrap();

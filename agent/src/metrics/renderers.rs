@@ -83,13 +83,21 @@ impl RendererMetrics {
             "Time of the last successful call of a renderer",
             metrics.last.clone(),
         );
-        registry.register("sync_failures", "Calls of a renderer that failed", metrics.failures.clone());
+        registry.register(
+            "sync_failures",
+            "Calls of a renderer that failed",
+            metrics.failures.clone(),
+        );
         registry.register(
             "foreign_changes",
             "Changes of a renderer's dataplane by other programs",
             metrics.foreign_changes.clone(),
         );
-        registry.register("repairs", "Repairs after such changes", metrics.repairs.clone());
+        registry.register(
+            "repairs",
+            "Repairs after such changes",
+            metrics.repairs.clone(),
+        );
         registry.register(
             "repairs_damped",
             "1 while repairs of a renderer's dataplane are delayed, since other programs change it repeatedly",
@@ -129,15 +137,26 @@ impl RendererMetrics {
                 drop(self.repairs.get_or_create(&label));
             }
             Metric::Applied(renderer, duration, _) => {
-                self.duration.get_or_create(&label(renderer)).observe(duration.as_secs_f64());
+                self.duration
+                    .get_or_create(&label(renderer))
+                    .observe(duration.as_secs_f64());
                 self.last.get_or_create(&label(renderer)).set(now());
             }
-            Metric::Programmed { renderer, since_receipt, since_trigger, .. } => {
+            Metric::Programmed {
+                renderer,
+                since_receipt,
+                since_trigger,
+                ..
+            } => {
                 if let Some(since_trigger) = since_trigger {
-                    self.since_trigger.get_or_create(&label(renderer)).observe(since_trigger.as_secs_f64());
+                    self.since_trigger
+                        .get_or_create(&label(renderer))
+                        .observe(since_trigger.as_secs_f64());
                 }
                 if let Some(since_receipt) = since_receipt {
-                    self.programming.get_or_create(&label(renderer)).observe(since_receipt.as_secs_f64());
+                    self.programming
+                        .get_or_create(&label(renderer))
+                        .observe(since_receipt.as_secs_f64());
                 }
             }
             Metric::Failed(renderer, _) => {
@@ -151,7 +170,9 @@ impl RendererMetrics {
             }
             Metric::Verified(renderer, drift) => {
                 self.verifications.get_or_create(&label(renderer)).inc();
-                self.drift.get_or_create(&label(renderer)).set(gauge(*drift));
+                self.drift
+                    .get_or_create(&label(renderer))
+                    .set(gauge(*drift));
             }
         }
     }
@@ -167,13 +188,21 @@ impl RendererMetrics {
     pub fn set(&self, renderers: &[RendererView]) {
         for renderer in renderers {
             let label = label(&renderer.name);
-            self.revision.get_or_create(&label).set(renderer.applied_revision);
-            self.pending.get_or_create(&label).set(gauge(renderer.pending_services));
-            self.damped.get_or_create(&label).set(renderer.damped.into());
+            self.revision
+                .get_or_create(&label)
+                .set(renderer.applied_revision);
+            self.pending
+                .get_or_create(&label)
+                .set(gauge(renderer.pending_services));
+            self.damped
+                .get_or_create(&label)
+                .set(renderer.damped.into());
         }
     }
 }
 
 fn label(renderer: &str) -> RendererLabel {
-    RendererLabel { renderer: renderer.to_owned() }
+    RendererLabel {
+        renderer: renderer.to_owned(),
+    }
 }

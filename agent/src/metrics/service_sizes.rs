@@ -63,9 +63,15 @@ impl ServiceSizes {
         for service in core.processor_services() {
             sizes.services += 1;
             sizes.service_ports += service.ports.len();
-            sizes.backends += service.ports.iter().map(|port| port.backends.len()).sum::<usize>();
+            sizes.backends += service
+                .ports
+                .iter()
+                .map(|port| port.backends.len())
+                .sum::<usize>();
             let is_served = |port: &ServicePort| {
-                port.backends.iter().any(|backend| service.is_in_family_of(backend.address))
+                port.backends
+                    .iter()
+                    .any(|backend| service.is_in_family_of(backend.address))
             };
             if !service.ports.iter().all(is_served) {
                 sizes.services_without_backends += 1;
@@ -76,8 +82,13 @@ impl ServiceSizes {
             if let Some((frontend, holder)) = service.lost.iter().next() {
                 sizes.services_with_lost_frontends += 1;
                 if sizes.lost_frontends.len() < MAX_NAMED {
-                    let (service, frontend, holder) = (service.id.clone(), *frontend, holder.clone());
-                    sizes.lost_frontends.push(LostFrontend { service, frontend, holder });
+                    let (service, frontend, holder) =
+                        (service.id.clone(), *frontend, holder.clone());
+                    sizes.lost_frontends.push(LostFrontend {
+                        service,
+                        frontend,
+                        holder,
+                    });
                 }
             }
         }

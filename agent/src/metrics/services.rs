@@ -34,7 +34,11 @@ struct RefusalLabel {
 
 impl ServiceMetrics {
     pub(super) fn register(bound: usize, registry: &mut Registry) -> Self {
-        let metrics = Self { bound, connections: Family::default(), refused: Family::default() };
+        let metrics = Self {
+            bound,
+            connections: Family::default(),
+            refused: Family::default(),
+        };
         registry.register(
             "service_connections",
             "Attempts to connect to a service that were sent to a backend, by the kernel's counters; of the services with the most attempts, up to service-counters",
@@ -58,17 +62,30 @@ impl ServiceMetrics {
         self.connections.clear();
         self.refused.clear();
         for of in services.iter().take(self.bound) {
-            let (namespace, service) = (of.service.namespace.to_string(), of.service.name.to_string());
+            let (namespace, service) = (
+                of.service.namespace.to_string(),
+                of.service.name.to_string(),
+            );
             // The kernel counts, and may restart at zero, like counters of Prometheus. All reasons have a value from the start, so
             // that the first refusal is an increase.
             for reason in RefusalReason::ALL {
                 let (namespace, service) = (namespace.clone(), service.clone());
-                let label = RefusalLabel { namespace, service, reason: reason.name() };
+                let label = RefusalLabel {
+                    namespace,
+                    service,
+                    reason: reason.name(),
+                };
                 let refused = of.refused_by.get(&reason).copied().unwrap_or_default();
-                self.refused.get_or_create(&label).inner().store(refused, Ordering::Relaxed);
+                self.refused
+                    .get_or_create(&label)
+                    .inner()
+                    .store(refused, Ordering::Relaxed);
             }
             let label = ServiceLabel { namespace, service };
-            self.connections.get_or_create(&label).inner().store(of.connections, Ordering::Relaxed);
+            self.connections
+                .get_or_create(&label)
+                .inner()
+                .store(of.connections, Ordering::Relaxed);
         }
     }
 }

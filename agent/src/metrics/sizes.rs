@@ -38,8 +38,16 @@ impl SizeMetrics {
         let sizes = Self::default();
         let gauges = [
             ("services", "Services of the renderers", &sizes.services),
-            ("service_ports", "Ports of these services", &sizes.service_ports),
-            ("backends", "Backends of these services, summed over all ports", &sizes.backends),
+            (
+                "service_ports",
+                "Ports of these services",
+                &sizes.service_ports,
+            ),
+            (
+                "backends",
+                "Backends of these services, summed over all ports",
+                &sizes.backends,
+            ),
             (
                 "services_without_backends",
                 "Services with a port without a backend",
@@ -60,11 +68,27 @@ impl SizeMetrics {
                 "Stored objects that cannot be used, or only in part",
                 &sizes.quarantined,
             ),
-            ("store_revision", "The last handled revision of the store", &sizes.revision),
-            ("ready", "1 when every renderer has applied its first snapshot", &sizes.ready),
+            (
+                "store_revision",
+                "The last handled revision of the store",
+                &sizes.revision,
+            ),
+            (
+                "ready",
+                "1 when every renderer has applied its first snapshot",
+                &sizes.ready,
+            ),
             ("store_up", "1 while the store is watched", &sizes.store_up),
-            ("from_mirror", "1 while the active state is that of the mirror", &sizes.from_mirror),
-            ("mirror_revision", "The last revision saved in the mirror", &sizes.mirror_revision),
+            (
+                "from_mirror",
+                "1 while the active state is that of the mirror",
+                &sizes.from_mirror,
+            ),
+            (
+                "mirror_revision",
+                "The last revision saved in the mirror",
+                &sizes.mirror_revision,
+            ),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
@@ -79,7 +103,9 @@ impl SizeMetrics {
     pub fn set_forwarding_off(&self, off: &[ForwardingOff]) {
         for ip_family in ["IPv4", "IPv6"] {
             let is_off = off.iter().any(|off| off.ip_family == ip_family);
-            self.forwarding_off.get_or_create(&FamilyLabel { ip_family }).set(is_off.into());
+            self.forwarding_off
+                .get_or_create(&FamilyLabel { ip_family })
+                .set(is_off.into());
         }
     }
 
@@ -89,9 +115,18 @@ impl SizeMetrics {
             (&self.services, sizes.services),
             (&self.service_ports, sizes.service_ports),
             (&self.backends, sizes.backends),
-            (&self.services_without_backends, sizes.services_without_backends),
-            (&self.services_with_lost_frontends, sizes.services_with_lost_frontends),
-            (&self.services_without_address, sizes.services_without_address),
+            (
+                &self.services_without_backends,
+                sizes.services_without_backends,
+            ),
+            (
+                &self.services_with_lost_frontends,
+                sizes.services_with_lost_frontends,
+            ),
+            (
+                &self.services_without_address,
+                sizes.services_without_address,
+            ),
             (&self.quarantined, status.quarantined),
         ] {
             gauge.set(value::gauge(size));
@@ -101,6 +136,7 @@ impl SizeMetrics {
         self.from_mirror.set(status.from_mirror.into());
         let saved = status.mirror.as_ref().and_then(|mirror| mirror.revision);
         self.mirror_revision.set(saved.unwrap_or_default());
-        self.store_up.set((status.synced && status.store_down.is_none()).into());
+        self.store_up
+            .set((status.synced && status.store_down.is_none()).into());
     }
 }

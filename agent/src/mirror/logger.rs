@@ -25,31 +25,50 @@ pub(super) struct Logger {
 
 impl Logger {
     pub(super) const fn new(log: Log, writer: Sender<Work>, saved: Arc<AtomicU64>) -> Self {
-        Self { log, writer, saved, is_failing: false }
+        Self {
+            log,
+            writer,
+            saved,
+            is_failing: false,
+        }
     }
 
     /// Does not sync, so it waits for the disk only when the kernel has too much to write already.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        self.send_to_writer(Work::Begin { first: self.log.next() });
+        self.send_to_writer(Work::Begin {
+            first: self.log.next(),
+        });
         while let Ok(job) = jobs.recv() {
             self.log.set_saved(self.saved.load(Ordering::Relaxed));
             let work = match job {
                 Job::Load => Work::Load,
                 // Only the revision changes, and that alone is not saved.
-                Job::Save(Saving::Apply(batch)) if batch.changes.is_empty() => {
-                    Work::Apply { number: self.log.next() - 1, batch }
-                }
+                Job::Save(Saving::Apply(batch)) if batch.changes.is_empty() => Work::Apply {
+                    number: self.log.next() - 1,
+                    batch,
+                },
                 Job::Save(Saving::Apply(batch)) => {
                     let (number, written) = self.log.append(&batch);
                     self.log_failure_or_recovery(written.as_ref().err());
                     Work::Apply { number, batch }
                 }
-                Job::Save(Saving::List { revision, entries, keep }) => {
-                    let entries = entries.into_entries().filter(|entry| !keep.contains(&entry.key));
+                Job::Save(Saving::List {
+                    revision,
+                    entries,
+                    keep,
+                }) => {
+                    let entries = entries
+                        .into_entries()
+                        .filter(|entry| !keep.contains(&entry.key));
                     let (number, list) = self.log.append_list(revision, entries, &keep);
                     self.log_failure_or_recovery(list.as_ref().err());
                     match list {
-                        Ok(entries) => Work::Replace(Replacement { number, revision, entries, keep }),
+                        Ok(entries) => Work::Replace(Replacement {
+                            number,
+                            revision,
+                            entries,
+                            keep,
+                        }),
                         Err(error) => Work::Lost(error),
                     }
                 }

@@ -23,7 +23,9 @@ impl Pending {
 
     /// Whether nothing that was saved before stays.
     pub(super) fn replaces_all(&self) -> bool {
-        self.replacement.as_ref().is_some_and(|list| list.keep.is_empty())
+        self.replacement
+            .as_ref()
+            .is_some_and(|list| list.keep.is_empty())
     }
 
     pub(super) fn revision(&self) -> i64 {
@@ -37,7 +39,12 @@ impl Pending {
     /// Replaces everything that is pending.
     pub(super) fn replace(&mut self, list: Replacement) {
         let (number, revision) = (list.number, Some(list.revision));
-        *self = Self { replacement: Some(list), changes: BTreeMap::new(), number, revision };
+        *self = Self {
+            replacement: Some(list),
+            changes: BTreeMap::new(),
+            number,
+            revision,
+        };
     }
 
     pub(super) fn apply(&mut self, number: u64, batch: Batch) {

@@ -111,7 +111,9 @@ impl Writer {
                     match &mut self.gap {
                         // Added to the saved content it would produce a state that never existed, with a revision that says it
                         // is complete.
-                        Some(gap) if pending.is_empty() => gap.next_try = gap.next_try.min(next_write),
+                        Some(gap) if pending.is_empty() => {
+                            gap.next_try = gap.next_try.min(next_write);
+                        }
                         _ => pending.apply(number, batch),
                     }
                 }
@@ -120,8 +122,11 @@ impl Writer {
                         let had_gap = self.gap.is_some();
                         self.write(std::mem::take(&mut pending));
                         // A full disk must not cause repeated lists of the store.
-                        let pause =
-                            if had_gap && self.gap.is_some() { self.retry_after } else { WRITE_INTERVAL };
+                        let pause = if had_gap && self.gap.is_some() {
+                            self.retry_after
+                        } else {
+                            WRITE_INTERVAL
+                        };
                         next_write = Instant::now() + pause;
                     } else if end == RecvTimeoutError::Timeout {
                         self.request_list();
@@ -144,7 +149,10 @@ impl Writer {
     }
 
     fn load(&mut self) -> Option<Saved> {
-        let error = match self.open_mirror(self.first).and_then(|mirror| mirror.load()) {
+        let error = match self
+            .open_mirror(self.first)
+            .and_then(|mirror| mirror.load())
+        {
             Ok(saved) => return saved,
             Err(error) => error,
         };
@@ -158,15 +166,25 @@ impl Writer {
     fn write(&mut self, pending: Pending) {
         let (revision, number) = (pending.revision(), pending.number());
         // What an earlier process has only logged need not be saved where nothing of it stays.
-        let replayed_before = if pending.replaces_all() { 0 } else { self.first };
-        match self.open_mirror(replayed_before).and_then(|mirror| pending.write(mirror)) {
+        let replayed_before = if pending.replaces_all() {
+            0
+        } else {
+            self.first
+        };
+        match self
+            .open_mirror(replayed_before)
+            .and_then(|mirror| pending.write(mirror))
+        {
             Ok(()) => {
                 if self.gap.take().is_some() {
                     info!(revision, "the mirror is written again");
                 }
                 self.saved.store(number, Ordering::Relaxed);
                 log::remove_saved(&self.folder, number);
-                self.report(MirrorReport::Written { revision, is_behind: false });
+                self.report(MirrorReport::Written {
+                    revision,
+                    is_behind: false,
+                });
             }
             Err(error) => self.fail(&error),
         }
@@ -178,7 +196,9 @@ impl Writer {
         if self.gap.is_none() {
             error!(%error, "the mirror cannot be written: without the store, a start would find an older state");
         }
-        self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
+        self.gap = Some(MissedChanges {
+            next_try: Instant::now() + self.retry_after,
+        });
         // The file may be damaged: the next write opens and checks it again.
         self.mirror = None;
         self.report(MirrorReport::Failed(error.to_string()));
@@ -189,7 +209,9 @@ impl Writer {
         // Opening the database writes to it, so it shows whether the disk accepts writes.
         match self.open_mirror(self.first).map(drop) {
             Ok(()) => {
-                self.gap = Some(MissedChanges { next_try: Instant::now() + self.retry_after });
+                self.gap = Some(MissedChanges {
+                    next_try: Instant::now() + self.retry_after,
+                });
                 self.report(MirrorReport::CaughtUp);
             }
             Err(error) => self.fail(&error),
@@ -202,7 +224,8 @@ impl Writer {
         let mirror = if let Some(mirror) = self.mirror.take() {
             mirror
         } else {
-            let (mirror, quarantined) = Mirror::open_before(&self.folder, &self.source, replayed_before)?;
+            let (mirror, quarantined) =
+                Mirror::open_before(&self.folder, &self.source, replayed_before)?;
             if let Some(QuarantinedFile { path, reason }) = quarantined {
                 warn!(path = %path.display(), reason, "the mirror cannot be used; renamed its file and began a new one");
             }

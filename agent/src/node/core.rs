@@ -31,8 +31,8 @@ use std::{
 };
 
 use contiv_model::{
-    ChangeSet, ContivService, Event, Families, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId,
-    Processor, ProcessorConfig, ServiceChange, ServiceId, Snapshot, Trace, UnservedService,
+    ChangeSet, ContivService, Event, Families, InterfaceName, LocalInterfaces, Object, ObjectKey,
+    PodId, Processor, ProcessorConfig, ServiceChange, ServiceId, Snapshot, Trace, UnservedService,
     object::ObjectKind, processor::NodeView, wire,
 };
 use contiv_renderer::{Drift, ForeignChange, ForwardingNeeds};
@@ -144,8 +144,10 @@ impl Core {
         let mut processor = Processor::new(config.processor);
         let attached = config.attached.into_iter().take(MAX_PODS);
         let attached = attached.map(|(pod, interface)| Event::AddPod { pod, interface });
-        let local =
-            [Event::LocalAddresses(config.local_addresses), Event::LocalInterfaces(config.local_interfaces)];
+        let local = [
+            Event::LocalAddresses(config.local_addresses),
+            Event::LocalInterfaces(config.local_interfaces),
+        ];
         processor.apply(local.into_iter().chain(attached));
         let node_ips = Some(processor.snapshot().node.node_ips);
         let interval = config.verification.interval;
@@ -169,7 +171,10 @@ impl Core {
             traffic_renderer: config.traffic_renderer,
             started: now,
             now,
-            out: vec![Output::HealthChecks(HealthUpdate { services: Vec::new(), node_ips })],
+            out: vec![Output::HealthChecks(HealthUpdate {
+                services: Vec::new(),
+                node_ips,
+            })],
         }
     }
 
@@ -180,13 +185,17 @@ impl Core {
             Input::Store(event, received) => self.on_store(event, received, execute),
             Input::Mirror(report) => self.on_mirror(report, execute),
             Input::WorkDone(done) => self.on_work_done(done),
-            Input::RendererLost(renderer, error) => self.renderers.on_lost(&renderer, error, self.now),
+            Input::RendererLost(renderer, error) => {
+                self.renderers.on_lost(&renderer, error, self.now);
+            }
             Input::ForeignChange(renderer, change) => self.on_foreign_change(&renderer, change),
             Input::Verified(report) => self.on_verified(report),
             Input::Timer => self.on_timer(execute),
             Input::LocalAddresses(addresses) => {
-                let description =
-                    format!("the interfaces of this node have {} addresses now", addresses.len());
+                let description = format!(
+                    "the interfaces of this node have {} addresses now",
+                    addresses.len()
+                );
                 let changes = self.processor.apply([Event::LocalAddresses(addresses)]);
                 self.publish("addresses", description, changes, Timestamps::now(self.now));
             }
@@ -203,7 +212,11 @@ impl Core {
                 let is_confirmed = self.confirm_deletions("they were confirmed");
                 self.answer(request, Ok(is_confirmed));
             }
-            Input::AddPod { pod, interface, wait } => self.add_pod(pod, interface, wait),
+            Input::AddPod {
+                pod,
+                interface,
+                wait,
+            } => self.add_pod(pod, interface, wait),
             Input::DeletePod(pod, request) => {
                 let is_attached = self.processor.attached().contains_key(&pod);
                 if is_attached {
@@ -237,8 +250,12 @@ impl Core {
             return self.store.waiting.push((event, received));
         }
         match event {
-            StoreEvent::Listed(list) if self.store.needs_saved_state(&list, self.own_node.path()) => {
-                self.store.waiting.push((StoreEvent::Listed(list), received));
+            StoreEvent::Listed(list)
+                if self.store.needs_saved_state(&list, self.own_node.path()) =>
+            {
+                self.store
+                    .waiting
+                    .push((StoreEvent::Listed(list), received));
                 self.store.deadline = Some(self.now.instant + SAVED_LIMIT);
                 self.out.push(Output::LoadSaved);
             }
@@ -248,8 +265,12 @@ impl Core {
             StoreEvent::Problems(problems) => self.on_problems(problems),
             StoreEvent::Down { reason } => self.on_down(reason),
             StoreEvent::Replaced { reason } => self.note("store-replaced", reason),
-            StoreEvent::Inconsistent { inconsistency, reason } => {
-                self.out.push(Output::Count(Metric::StoreRepair(inconsistency)));
+            StoreEvent::Inconsistent {
+                inconsistency,
+                reason,
+            } => {
+                self.out
+                    .push(Output::Count(Metric::StoreRepair(inconsistency)));
                 self.note("store-repair", reason);
             }
             StoreEvent::Up => {
@@ -288,45 +309,85 @@ impl Core {
         if !list.has(self.own_node.path()) {
             keep.insert(self.own_node.path().to_owned());
         }
-        let DecodedList { revision, mut resync, names, bad, warnings, unserved, problems, entries } = list;
-        let decision = self.guard.check_list(&self.processor, &mut resync, self.now);
+        let DecodedList {
+            revision,
+            mut resync,
+            names,
+            bad,
+            warnings,
+            unserved,
+            problems,
+            entries,
+        } = list;
+        let decision = self
+            .guard
+            .check_list(&self.processor, &mut resync, self.now);
         self.own_node.keep_in_list(&self.processor, &mut resync);
         self.report_held(&decision);
         // The mirror keeps what stays active, and always the Node object of this node.
         let kept = resync.undecodable.iter().filter_map(wire::stored_key);
         keep.extend(kept.map(|key| key.to_path()));
         // At once: the mirror writes and frees the entries while the services are combined.
-        self.out.push(Output::Save(Saving::List { revision, entries, keep }));
+        self.out.push(Output::Save(Saving::List {
+            revision,
+            entries,
+            keep,
+        }));
         self.out.drain(..).for_each(execute);
         let objects = resync.objects.len();
         debug!(list = %resync, revision, "a list of the store");
-        self.renderers.note_seen(ObjectChanges::of_objects(&resync.objects));
+        self.renderers
+            .note_seen(ObjectChanges::of_objects(&resync.objects));
         changes.merge(self.processor.resync_sharing(resync, names));
         self.own_node.check(&self.processor);
-        let unusable = bad.iter().filter(|bad| !bad.is_used).map(|bad| bad.key.clone());
-        self.warnings.replace_values(warnings, &unusable.collect(), self.now);
+        let unusable = bad
+            .iter()
+            .filter(|bad| !bad.is_used)
+            .map(|bad| bad.key.clone());
+        self.warnings
+            .replace_values(warnings, &unusable.collect(), self.now);
         self.quarantine.replace_values(bad, self.now);
         self.replace_problems(problems);
         self.replace_unserved(unserved);
         let unreadable = self.quarantine.len();
-        let description = format!("{}, {unreadable} that cannot be used", counted(objects, "object"));
+        let description = format!(
+            "{}, {unreadable} that cannot be used",
+            counted(objects, "object")
+        );
         if self.store.is_synced {
             self.publish("snapshot", description, changes, at);
         } else {
             let services = self.processor.count(ObjectKind::Service);
-            info!(objects, unreadable, services, revision, "first snapshot of the store");
+            info!(
+                objects,
+                unreadable, services, revision, "first snapshot of the store"
+            );
             self.publish_first("snapshot", description, &changes, at);
         }
     }
 
     fn on_changes(&mut self, batch: Batch, decoded: DecodedChanges, received: Instant) {
-        let DecodedChanges { mut events, statuses, warnings, unserved, triggered } = decoded;
-        let at = Timestamps { triggered, ..Timestamps::received(received, self.now) };
+        let DecodedChanges {
+            mut events,
+            statuses,
+            warnings,
+            unserved,
+            triggered,
+        } = decoded;
+        let at = Timestamps {
+            triggered,
+            ..Timestamps::received(received, self.now)
+        };
         self.store.revision = batch.revision;
         self.renderers.note_seen(ObjectChanges::of_events(&events));
-        let decision = self.guard.check_changes(&self.processor, &mut events, self.now);
+        let decision = self
+            .guard
+            .check_changes(&self.processor, &mut events, self.now);
         self.report_held(&decision);
-        let bad = statuses.iter().filter(|status| matches!(status, ValueStatus::Bad(_))).count();
+        let bad = statuses
+            .iter()
+            .filter(|status| matches!(status, ValueStatus::Bad(_)))
+            .count();
         let description = describe::changes(&events, bad);
         self.own_node.keep_in_changes(&self.processor, &mut events);
         let is_about_nodes = OwnNode::is_concerned(&events);
@@ -337,7 +398,12 @@ impl Core {
         self.publish("change", description, changes, at);
         let with_deletions = decision == DeletionDecision::Pass;
         let kept = self.own_node.path();
-        self.out.push(Output::Save(Saving::Apply(usable_changes(batch, &statuses, with_deletions, kept))));
+        self.out.push(Output::Save(Saving::Apply(usable_changes(
+            batch,
+            &statuses,
+            with_deletions,
+            kept,
+        ))));
         self.warnings.update_values(&statuses, warnings, self.now);
         if let Some(unserved) = unserved {
             self.replace_unserved(unserved);
@@ -348,7 +414,9 @@ impl Core {
     fn on_problems(&mut self, problems: Vec<Problem>) {
         let places = Places::of_store(&self.store_name);
         let unreadable = problems.iter().filter(|problem| !problem.is_warning);
-        let shown: Vec<Problem> = unreadable.map(|problem| places.shown_problem(problem)).collect();
+        let shown: Vec<Problem> = unreadable
+            .map(|problem| places.shown_problem(problem))
+            .collect();
         // A change of warnings alone is no event.
         if self.replace_problems(problems) {
             self.note("problems", describe::problems(&shown));
@@ -357,7 +425,9 @@ impl Core {
 
     /// Replaces the problems and warnings of the store itself. False if that changed warnings alone.
     fn replace_problems(&mut self, problems: Vec<Problem>) -> bool {
-        let (warnings, problems) = problems.into_iter().partition(|problem: &Problem| problem.is_warning);
+        let (warnings, problems) = problems
+            .into_iter()
+            .partition(|problem: &Problem| problem.is_warning);
         let has_other_warnings = self.warnings.replace_manifests(warnings, self.now);
         let has_other_problems = self.quarantine.replace_problems(problems, self.now);
         has_other_problems || !has_other_warnings
@@ -397,15 +467,23 @@ impl Core {
     }
 
     fn report_held(&mut self, decision: &DeletionDecision) {
-        let held = self.guard.held().filter(|_| *decision == DeletionDecision::HeldNow);
-        let Some(HeldDeletions { objects, until, .. }) = held.cloned() else { return };
+        let held = self
+            .guard
+            .held()
+            .filter(|_| *decision == DeletionDecision::HeldNow);
+        let Some(HeldDeletions { objects, until, .. }) = held.cloned() else {
+            return;
+        };
         warn!(
             objects,
             %until,
             "too many objects were deleted from the store at once: they stay active; confirm with `contiv confirm-deletions`"
         );
         let objects = counted(objects, "object");
-        self.note("held", format!("deleted from the store at once, and still active: {objects}"));
+        self.note(
+            "held",
+            format!("deleted from the store at once, and still active: {objects}"),
+        );
     }
 
     /// Lists the store again and applies its deletions. False if none are held.
@@ -413,7 +491,10 @@ impl Core {
         let is_confirmed = self.guard.confirm();
         if is_confirmed {
             info!(cause, "held deletions will be applied");
-            self.note("confirmed", format!("held deletions will be applied: {cause}"));
+            self.note(
+                "confirmed",
+                format!("held deletions will be applied: {cause}"),
+            );
             self.out.push(Output::Relist);
         }
         is_confirmed
@@ -428,13 +509,18 @@ impl Core {
         if !self.store.waiting.is_empty() {
             return self.resume_list(saved, execute);
         }
-        let Some(saved) = saved.filter(|_| !self.store.is_synced) else { return };
+        let Some(saved) = saved.filter(|_| !self.store.is_synced) else {
+            return;
+        };
         let (revision, objects) = (saved.revision, saved.resync.objects.len());
         let changes = self.recall(saved);
         self.own_node.check(&self.processor);
         self.store.revision = revision;
         self.store.is_from_mirror = true;
-        warn!(objects, revision, "the store could not be read yet; using its saved state");
+        warn!(
+            objects,
+            revision, "the store could not be read yet; using its saved state"
+        );
         let objects = counted(objects, "object");
         let description =
             format!("{objects} as saved at revision {revision}: the store could not be read yet");
@@ -442,18 +528,27 @@ impl Core {
     }
 
     fn recall(&mut self, saved: DecodedList) -> ChangeSet {
-        self.warnings.replace_values(saved.warnings, &BTreeSet::new(), self.now);
+        self.warnings
+            .replace_values(saved.warnings, &BTreeSet::new(), self.now);
         self.processor.resync_sharing(saved.resync, saved.names)
     }
 
     fn on_mirror(&mut self, report: MirrorReport, execute: &mut dyn FnMut(Output)) {
-        let Some(status) = &mut self.store.mirror else { return };
+        let Some(status) = &mut self.store.mirror else {
+            return;
+        };
         match report {
             MirrorReport::Summary(summary) => self.store.saved = Some(summary),
             MirrorReport::Loaded(saved) => self.on_saved(saved.map(DecodedList::of_saved), execute),
-            MirrorReport::Written { revision, is_behind } => {
-                *status =
-                    MirrorStatus { revision: Some(revision), written: Some(self.now.time), error: None };
+            MirrorReport::Written {
+                revision,
+                is_behind,
+            } => {
+                *status = MirrorStatus {
+                    revision: Some(revision),
+                    written: Some(self.now.time),
+                    error: None,
+                };
                 if is_behind {
                     info!("the disk was too slow for the mirror; listing the store again");
                     self.out.push(Output::Relist);
@@ -479,25 +574,32 @@ impl Core {
         let event = self.history.next_seq_num();
         self.carriers.set_carriers_of_changes(&mut changes, event);
         self.quarantine.update_services(&changes.services, self.now);
-        self.former_frontends.update(&changes.services, self.now.time);
+        self.former_frontends
+            .update(&changes.services, self.now.time);
         let changes = Arc::new(changes);
         let renderers = self.renderers_of(&changes);
         let has_work = !renderers.is_empty();
         self.count_queued(&renderers, || changes.families());
         self.record(kind, description, Some(&changes), renderers, at);
         if has_work {
-            self.renderers.add_changes(&changes, EventRange::one(event, at));
+            self.renderers
+                .add_changes(&changes, EventRange::one(event, at));
             self.dispatch();
         } else {
             self.renderers.advance_revision(self.store.revision);
         }
-        self.out.extend(HealthUpdate::of(&changes).map(Output::HealthChecks));
+        self.out
+            .extend(HealthUpdate::of(&changes).map(Output::HealthChecks));
         event
     }
 
     /// The renderers with work for these changes.
     fn renderers_of(&self, changes: &ChangeSet) -> Vec<Arc<str>> {
-        if self.store.is_synced && !changes.is_empty() { self.renderers.names() } else { Vec::new() }
+        if self.store.is_synced && !changes.is_empty() {
+            self.renderers.names()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Gives renderers the first snapshot.
@@ -514,7 +616,8 @@ impl Core {
         let services = self.processor.services().map(|(_, service)| service);
         self.carriers.begin(services, self.history.next_seq_num());
         self.record_resync(kind, description, Some(changes), self.renderers.names(), at);
-        self.out.extend(HealthUpdate::of(changes).map(Output::HealthChecks));
+        self.out
+            .extend(HealthUpdate::of(changes).map(Output::HealthChecks));
     }
 
     /// Records an event after which these renderers are resynced.
@@ -526,7 +629,8 @@ impl Core {
         renderers: Vec<Arc<str>>,
         at: Timestamps,
     ) {
-        self.renderers.need_resync(&renderers, EventRange::one(self.history.next_seq_num(), at));
+        self.renderers
+            .need_resync(&renderers, EventRange::one(self.history.next_seq_num(), at));
         self.count_queued(&renderers, || Families::ALL);
         self.record(kind, description, changes, renderers, at);
         self.dispatch();
@@ -535,7 +639,8 @@ impl Core {
     /// Gives pending work to all idle renderers.
     fn dispatch(&mut self) {
         let snapshot = || self.carriers.with_carriers(self.processor.snapshot());
-        self.renderers.dispatch(self.store.revision, self.now, snapshot, &mut self.out);
+        self.renderers
+            .dispatch(self.store.revision, self.now, snapshot, &mut self.out);
     }
 
     /// Counts new work for these renderers, if that of this node's traffic is one of them.
@@ -556,51 +661,90 @@ impl Core {
     ) -> u64 {
         self.out.push(Output::Count(Metric::Event(kind)));
         let revision = self.store.revision;
-        self.history.push(NewRecord { kind, description, at, revision, changes, renderers })
+        self.history.push(NewRecord {
+            kind,
+            description,
+            at,
+            revision,
+            changes,
+            renderers,
+        })
     }
 
     /// Records an event without work for renderers.
     fn note(&mut self, kind: &'static str, description: String) {
-        self.record(kind, description, None, Vec::new(), Timestamps::now(self.now));
+        self.record(
+            kind,
+            description,
+            None,
+            Vec::new(),
+            Timestamps::now(self.now),
+        );
     }
 
     fn on_work_done(&mut self, done: WorkDone) {
         let was_ready = self.is_ready();
         if let Some(report) = self.renderers.work_done(done, self.now, &mut self.out) {
             self.reassign_carriers(&report);
-            let RendererReport { renderer, events, outcome, is_update } = &report;
+            let RendererReport {
+                renderer,
+                events,
+                outcome,
+                is_update,
+            } = &report;
             if let Outcome::Applied { report, .. } = outcome {
-                self.quarantine.replace_rejected(renderer, &report.rejected, self.now);
+                self.quarantine
+                    .replace_rejected(renderer, &report.rejected, self.now);
             }
-            self.history.set_outcome(*events, renderer, outcome, *is_update);
+            self.history
+                .set_outcome(*events, renderer, outcome, *is_update);
             let finished = self.pods.on_report(&report);
             self.finish_pods(finished);
         }
         if !was_ready && self.is_ready() {
-            let after = self.now.instant.saturating_duration_since(self.started.instant);
+            let after = self
+                .now
+                .instant
+                .saturating_duration_since(self.started.instant);
             let revision = self.store.revision;
-            info!(?after, revision, "ready: every renderer has applied its first snapshot");
+            info!(
+                ?after,
+                revision, "ready: every renderer has applied its first snapshot"
+            );
         }
         self.dispatch();
     }
 
     /// Updates renderers when the carrier of a service changes because of a report of the renderer `route`.
     fn reassign_carriers(&mut self, report: &RendererReport) {
-        let Outcome::Applied { report: applied, .. } = &report.outcome else { return };
+        let Outcome::Applied {
+            report: applied, ..
+        } = &report.outcome
+        else {
+            return;
+        };
         if &*report.renderer != carriers::ROUTE {
             return;
         }
-        let moved = self.carriers.reassign(report.events.last, &applied.rejected);
+        let moved = self
+            .carriers
+            .reassign(report.events.last, &applied.rejected);
         let services = moved.iter().filter_map(|id| self.processor.service(id));
-        let services = services.map(|service| (service.id.clone(), self.carriers.change(service))).collect();
-        let changes = ChangeSet { services, ..ChangeSet::default() };
+        let services = services
+            .map(|service| (service.id.clone(), self.carriers.change(service)))
+            .collect();
+        let changes = ChangeSet {
+            services,
+            ..ChangeSet::default()
+        };
         if !changes.is_empty() {
             let (at, renderers) = (Timestamps::now(self.now), self.renderers.names());
             let services = counted(changes.services.len(), "service");
             let description = format!("{services}, between nftables and routes");
             self.count_queued(&renderers, || changes.families());
             let event = self.record("handover", description, Some(&changes), renderers, at);
-            self.renderers.add_changes(&Arc::new(changes), EventRange::one(event, at));
+            self.renderers
+                .add_changes(&Arc::new(changes), EventRange::one(event, at));
         }
     }
 
@@ -609,27 +753,47 @@ impl Core {
         info!(cause, "resync");
         self.out.push(Output::Relist);
         // Before the first snapshot there is nothing to apply.
-        let renderers = if self.store.is_synced { self.renderers.names() } else { Vec::new() };
-        self.record_resync("resync", cause.to_owned(), None, renderers, Timestamps::now(self.now));
+        let renderers = if self.store.is_synced {
+            self.renderers.names()
+        } else {
+            Vec::new()
+        };
+        self.record_resync(
+            "resync",
+            cause.to_owned(),
+            None,
+            renderers,
+            Timestamps::now(self.now),
+        );
     }
 
     /// Schedules the repair of a foreign change of a renderer's dataplane.
     fn on_foreign_change(&mut self, renderer: &Arc<str>, change: Result<ForeignChange, String>) {
-        self.out.push(Output::Count(Metric::ForeignChange(Arc::clone(renderer))));
+        self.out
+            .push(Output::Count(Metric::ForeignChange(Arc::clone(renderer))));
         let what = match change {
             Ok(change) => change.to_string(),
             Err(error) => format!("another process may have changed it unnoticed: {error}"),
         };
         let at = Timestamps::now(self.now);
         let event = EventRange::one(self.history.next_seq_num(), at);
-        if !self.renderers.on_foreign_change(renderer, event, self.now.instant) {
+        if !self
+            .renderers
+            .on_foreign_change(renderer, event, self.now.instant)
+        {
             debug!(%renderer, what, "another process changed the dataplane again; a repair is scheduled already");
             return;
         }
         warn!(%renderer, what, "another process changed the dataplane; repairing it");
         let description = format!("dataplane of renderer {renderer}: {what}");
         self.count_queued(std::slice::from_ref(renderer), || Families::ALL);
-        self.record(FOREIGN_CHANGE, description, None, vec![Arc::clone(renderer)], at);
+        self.record(
+            FOREIGN_CHANGE,
+            description,
+            None,
+            vec![Arc::clone(renderer)],
+            at,
+        );
         self.dispatch();
     }
 
@@ -637,11 +801,17 @@ impl Core {
         let renderer = Arc::clone(&report.renderer);
         let calls_if_settled = self.renderers.calls_if_settled(&renderer);
         let rejected = self.renderers.rejected(&renderer);
-        match self.verifications.on_report(report, calls_if_settled, rejected, self.now) {
+        match self
+            .verifications
+            .on_report(report, calls_if_settled, rejected, self.now)
+        {
             None => {}
             Some(Err(error)) => warn!(%renderer, error, "the dataplane could not be verified"),
             Some(Ok(VerificationResult { drift, had_drift })) => {
-                self.out.push(Output::Count(Metric::Verified(Arc::clone(&renderer), drift.len())));
+                self.out.push(Output::Count(Metric::Verified(
+                    Arc::clone(&renderer),
+                    drift.len(),
+                )));
                 if !drift.is_empty() {
                     self.on_drift(&renderer, &drift);
                 } else if had_drift {
@@ -653,12 +823,26 @@ impl Core {
 
     fn on_drift(&mut self, renderer: &Arc<str>, drift: &BTreeSet<Drift>) {
         let (what, count, resyncs) = (describe::drift(drift), drift.len(), self.resyncs_on_drift);
-        let then = if resyncs { "resyncing" } else { "not repaired, as verify-heal is off" };
+        let then = if resyncs {
+            "resyncing"
+        } else {
+            "not repaired, as verify-heal is off"
+        };
         warn!(%renderer, count, what, "the dataplane differs from the snapshot; {then}");
         let description =
             format!("dataplane of renderer {renderer} differs from the snapshot: {what}; {then}");
-        let renderers = if resyncs { vec![Arc::clone(renderer)] } else { Vec::new() };
-        self.record_resync("drift", description, None, renderers, Timestamps::now(self.now));
+        let renderers = if resyncs {
+            vec![Arc::clone(renderer)]
+        } else {
+            Vec::new()
+        };
+        self.record_resync(
+            "drift",
+            description,
+            None,
+            renderers,
+            Timestamps::now(self.now),
+        );
     }
 }
 
@@ -669,32 +853,63 @@ impl Core {
             match due {
                 ExpiredTimer::Slow => {
                     warn!(%renderer, "busy for more than 10 s; other renderers are not delayed");
-                    self.note("slow", format!("renderer {renderer} is busy for more than 10 s"));
+                    self.note(
+                        "slow",
+                        format!("renderer {renderer} is busy for more than 10 s"),
+                    );
                 }
                 ExpiredTimer::Retry(error) => {
                     let description = format!("renderer {renderer}, after: {error}");
-                    self.record_resync("retry", description, None, vec![renderer], Timestamps::now(self.now));
+                    self.record_resync(
+                        "retry",
+                        description,
+                        None,
+                        vec![renderer],
+                        Timestamps::now(self.now),
+                    );
                 }
                 ExpiredTimer::LeftOut(services) => self.try_left_out(&renderer, &services),
             }
         }
         self.dispatch();
-        if self.guard.deadline().is_some_and(|deadline| deadline <= self.now.instant) {
+        if self
+            .guard
+            .deadline()
+            .is_some_and(|deadline| deadline <= self.now.instant)
+        {
             self.confirm_deletions("they were held long enough");
         }
-        if self.store.deadline.take_if(|deadline| *deadline <= self.now.instant).is_some() {
+        if self
+            .store
+            .deadline
+            .take_if(|deadline| *deadline <= self.now.instant)
+            .is_some()
+        {
             if self.store.waiting.is_empty() {
-                let after = self.now.instant.saturating_duration_since(self.store.started);
-                warn!(?after, "the store has not been read yet; loading its saved state meanwhile");
+                let after = self
+                    .now
+                    .instant
+                    .saturating_duration_since(self.store.started);
+                warn!(
+                    ?after,
+                    "the store has not been read yet; loading its saved state meanwhile"
+                );
                 self.note("store-slow", format!("not read within {after:.0?}"));
                 self.out.push(Output::LoadSaved);
             } else {
                 warn!(after = ?SAVED_LIMIT, "the saved state could not be loaded in time; the first list is applied without it");
-                self.note("mirror-slow", format!("the saved state was not loaded within {SAVED_LIMIT:?}"));
+                self.note(
+                    "mirror-slow",
+                    format!("the saved state was not loaded within {SAVED_LIMIT:?}"),
+                );
                 self.resume_list(None, execute);
             }
         }
-        if self.unserved.deadline().is_some_and(|deadline| deadline <= self.now.instant) {
+        if self
+            .unserved
+            .deadline()
+            .is_some_and(|deadline| deadline <= self.now.instant)
+        {
             self.warn_of_unserved();
         }
         self.verify_due();
@@ -706,39 +921,69 @@ impl Core {
     fn try_left_out(&mut self, renderer: &Arc<str>, services: &BTreeSet<ServiceId>) {
         let unchanged = |service: &Arc<ContivService>| {
             let service = Some(self.with_carrier(service));
-            ServiceChange { old: service.clone(), new: service }
+            ServiceChange {
+                old: service.clone(),
+                new: service,
+            }
         };
         let services = services.iter().filter_map(|id| self.processor.service(id));
-        let services: BTreeMap<_, _> =
-            services.map(|service| (service.id.clone(), unchanged(service))).collect();
+        let services: BTreeMap<_, _> = services
+            .map(|service| (service.id.clone(), unchanged(service)))
+            .collect();
         if services.is_empty() {
             return;
         }
-        let description =
-            format!("renderer {renderer}, {} that it left out", counted(services.len(), "service"));
-        let changes = ChangeSet { services, ..ChangeSet::default() };
+        let description = format!(
+            "renderer {renderer}, {} that it left out",
+            counted(services.len(), "service")
+        );
+        let changes = ChangeSet {
+            services,
+            ..ChangeSet::default()
+        };
         let at = Timestamps::now(self.now);
         self.count_queued(std::slice::from_ref(renderer), || changes.families());
-        let event = self.record("retry", description, Some(&changes), vec![Arc::clone(renderer)], at);
-        self.renderers.add_changes_of(renderer, &Arc::new(changes), EventRange::one(event, at));
+        let event = self.record(
+            "retry",
+            description,
+            Some(&changes),
+            vec![Arc::clone(renderer)],
+            at,
+        );
+        self.renderers
+            .add_changes_of(renderer, &Arc::new(changes), EventRange::one(event, at));
     }
 
     /// Starts the verifications that are due.
     fn verify_due(&mut self) {
-        let Self { verifications, renderers, store, .. } = self;
-        let calls_if_settled = |name: &str| renderers.calls_if_settled(name).filter(|_| store.is_synced);
+        let Self {
+            verifications,
+            renderers,
+            store,
+            ..
+        } = self;
+        let calls_if_settled =
+            |name: &str| renderers.calls_if_settled(name).filter(|_| store.is_synced);
         let due = verifications.take_due(self.now.instant, calls_if_settled);
         if due.is_empty() {
             return;
         }
         let snapshot = Arc::new(self.carriers.with_carriers(self.processor.snapshot()));
-        self.out.extend(due.into_iter().map(|renderer| Output::Verify(renderer, Arc::clone(&snapshot))));
+        self.out.extend(
+            due.into_iter()
+                .map(|renderer| Output::Verify(renderer, Arc::clone(&snapshot))),
+        );
     }
 }
 
 /// This node's interfaces and pods.
 impl Core {
-    fn add_pod(&mut self, pod: PodId, interface: InterfaceName, wait: Option<(Duration, RequestId)>) {
+    fn add_pod(
+        &mut self,
+        pod: PodId,
+        interface: InterfaceName,
+        wait: Option<(Duration, RequestId)>,
+    ) {
         let previous = self.processor.attached().get(&pod).cloned();
         let refusal = if previous.is_none() && self.processor.attached().len() >= MAX_PODS {
             Some(PodNotAdded::TooManyPods)
@@ -755,7 +1000,10 @@ impl Core {
             return;
         }
         let description = format!("pod {pod} is attached by {interface}");
-        let added = Event::AddPod { pod: pod.clone(), interface: interface.clone() };
+        let added = Event::AddPod {
+            pod: pod.clone(),
+            interface: interface.clone(),
+        };
         let (event, renderers) = self.apply_pod_event("pod-added", description, added);
         let Some((limit, request)) = wait else { return };
         let (event, renderers) = match self.pods.last_of_interface(&interface) {
@@ -767,21 +1015,44 @@ impl Core {
             self.answer(request, Ok(true));
         } else {
             let deadline = self.now.instant + limit;
-            self.pods.add(PodAddition { pod, interface, previous, event, renderers, deadline, request });
+            self.pods.add(PodAddition {
+                pod,
+                interface,
+                previous,
+                event,
+                renderers,
+                deadline,
+                request,
+            });
         }
     }
 
     /// Answers the callers of additions, and reverts the additions that have failed.
     fn finish_pods(&mut self, finished: Vec<(PodAddition, Answer)>) {
-        for (PodAddition { pod, interface, previous, request, .. }, answer) in finished {
+        for (
+            PodAddition {
+                pod,
+                interface,
+                previous,
+                request,
+                ..
+            },
+            answer,
+        ) in finished
+        {
             if let Err(cause) = &answer {
                 warn!(%pod, %cause, "the addition of a pod is reverted");
                 // It may have been attached to another interface, or detached, meanwhile; or another caller waits for the same.
-                let is_awaited =
-                    self.pods.last_of_interface(&interface).is_some_and(|other| other.pod == pod);
+                let is_awaited = self
+                    .pods
+                    .last_of_interface(&interface)
+                    .is_some_and(|other| other.pod == pod);
                 if self.processor.attached().get(&pod) == Some(&interface) && !is_awaited {
                     let reverted = match previous {
-                        Some(interface) => Event::AddPod { pod: pod.clone(), interface },
+                        Some(interface) => Event::AddPod {
+                            pod: pod.clone(),
+                            interface,
+                        },
                         None => Event::RevertAddPod(pod.clone()),
                     };
                     self.apply_pod_event("pod-reverted", format!("pod {pod}: {cause}"), reverted);
@@ -799,9 +1070,13 @@ impl Core {
         event: Event,
     ) -> (u64, BTreeSet<Arc<str>>) {
         let changes = self.processor.apply([event]);
-        self.out.push(Output::SavePods(self.processor.attached().clone()));
+        self.out
+            .push(Output::SavePods(self.processor.attached().clone()));
         let renderers = self.renderers_of(&changes).into_iter().collect();
-        (self.publish(kind, description, changes, Timestamps::now(self.now)), renderers)
+        (
+            self.publish(kind, description, changes, Timestamps::now(self.now)),
+            renderers,
+        )
     }
 
     fn answer(&mut self, request: RequestId, answer: Answer) {
@@ -844,13 +1119,20 @@ impl Core {
 
     /// The health of this node's traffic.
     pub fn proxy_health(&self) -> ProxyHealth {
-        let health = self.renderers.health(&self.traffic_renderer, self.started.instant);
-        ProxyHealth { node_eligible: self.own_node.is_eligible(&self.processor), ..health }
+        let health = self
+            .renderers
+            .health(&self.traffic_renderer, self.started.instant);
+        ProxyHealth {
+            node_eligible: self.own_node.is_eligible(&self.processor),
+            ..health
+        }
     }
 
     /// The current snapshot for renderers; none before there is a list of the store or its saved state.
     pub fn snapshot(&self) -> Option<Snapshot> {
-        self.store.is_synced.then(|| self.carriers.with_carriers(self.processor.snapshot()))
+        self.store
+            .is_synced
+            .then(|| self.carriers.with_carriers(self.processor.snapshot()))
     }
 
     /// Adds to the outcome of a flow what the stored objects and the state of this agent say about it.
@@ -858,7 +1140,11 @@ impl Core {
         let reasons = self.processor.reasons(&trace);
         let trace = Trace { reasons, ..trace };
         let former = self.former_destination(&trace);
-        Explanation { former, caveats: self.caveats(&trace, now), trace }
+        Explanation {
+            former,
+            caveats: self.caveats(&trace, now),
+            trace,
+        }
     }
 
     /// The service that had the destination of a flow, if no service has it now.
@@ -868,7 +1154,10 @@ impl Core {
         let frontend = self.former_frontends.find(flow, is_node_port)?;
         let service = self.processor.service(&frontend.service);
         let now = service.map(|service| service.addresses().collect());
-        trace.matched_port.is_none().then(|| FormerDestination { frontend: frontend.clone(), now })
+        trace.matched_port.is_none().then(|| FormerDestination {
+            frontend: frontend.clone(),
+            now,
+        })
     }
 
     /// Why the state behind the outcome of a flow may not be the one that is meant.
@@ -878,39 +1167,58 @@ impl Core {
         if self.store.is_from_mirror {
             caveats.push(Caveat::FromMirror { revision });
         }
-        caveats.extend(self.store.down.clone().map(|StoreDown { since, reason }| Caveat::StoreDown {
-            since,
-            reason,
-            revision,
+        caveats.extend(self.store.down.clone().map(|StoreDown { since, reason }| {
+            Caveat::StoreDown {
+                since,
+                reason,
+                revision,
+            }
         }));
-        caveats.extend(self.guard.held().map(|held| Caveat::HeldDeletions { objects: held.objects }));
+        caveats.extend(self.guard.held().map(|held| Caveat::HeldDeletions {
+            objects: held.objects,
+        }));
         let is_known = |object: &ObjectKey| self.processor.object(object).is_some();
         let is_relevant = |object: &ObjectKey| match (&trace.matched_port, object) {
             (_, ObjectKey::Node(name)) => name == self.own_node.name(),
             (Some(port), ObjectKey::Service(id) | ObjectKey::Endpoints(id)) => *id == port.service,
-            (Some(port), ObjectKey::EndpointSlice(slice)) => self.processor.is_slice_of(slice, &port.service),
+            (Some(port), ObjectKey::EndpointSlice(slice)) => {
+                self.processor.is_slice_of(slice, &port.service)
+            }
             // It may be the one with this destination.
             (None, ObjectKey::Service(_)) => !is_known(object),
             _ => false,
         };
-        let quarantined = self.quarantine.concerning(is_relevant, is_known, MAX_QUARANTINED_CAVEATS);
+        let quarantined =
+            self.quarantine
+                .concerning(is_relevant, is_known, MAX_QUARANTINED_CAVEATS);
         caveats.extend(quarantined.into_iter().map(Caveat::quarantined));
-        let failing = self.renderers(now).into_iter().filter(|renderer| renderer.failures > 0);
+        let failing = self
+            .renderers(now)
+            .into_iter()
+            .filter(|renderer| renderer.failures > 0);
         caveats.extend(failing.filter_map(|renderer| {
             let error = renderer.last_error?.error;
-            Some(Caveat::RendererFailing { renderer: renderer.name.to_string(), error })
+            Some(Caveat::RendererFailing {
+                renderer: renderer.name.to_string(),
+                error,
+            })
         }));
         caveats
     }
 
     /// Every service as renderers have it.
     pub fn services(&self) -> Vec<Arc<ContivService>> {
-        self.processor.services().map(|(_, service)| self.with_carrier(service)).collect()
+        self.processor
+            .services()
+            .map(|(_, service)| self.with_carrier(service))
+            .collect()
     }
 
     /// One service.
     pub fn service(&self, id: &ServiceId) -> Option<Arc<ContivService>> {
-        self.processor.service(id).map(|service| self.with_carrier(service))
+        self.processor
+            .service(id)
+            .map(|service| self.with_carrier(service))
     }
 
     fn with_carrier(&self, service: &Arc<ContivService>) -> Arc<ContivService> {
@@ -953,7 +1261,11 @@ impl Core {
     /// Which services need this machine to forward packets.
     pub fn forwarding_needs(&self) -> ForwardingNeeds {
         let services = self.processor.services().map(|(_, service)| &**service);
-        ForwardingNeeds::of(services, &self.processor.node_facts(), self.processor.packet_interfaces())
+        ForwardingNeeds::of(
+            services,
+            &self.processor.node_facts(),
+            self.processor.packet_interfaces(),
+        )
     }
 
     /// True if an interface of this node leads to the external network, and so is none of a pod.
@@ -963,12 +1275,15 @@ impl Core {
 
     /// The state of the renderers.
     pub fn renderers(&self, now: Instant) -> Vec<RendererView> {
-        self.renderers.views(now, |name| self.verifications.view(name))
+        self.renderers
+            .views(now, |name| self.verifications.view(name))
     }
 
     /// The quarantine without the first entries; the number of returned entries is limited.
     pub fn quarantine(&self, skip: usize) -> Vec<Quarantined> {
-        self.quarantine.list(skip, |object: &ObjectKey| self.processor.object(object).is_some())
+        self.quarantine.list(skip, |object: &ObjectKey| {
+            self.processor.object(object).is_some()
+        })
     }
 
     /// The warnings without the first ones; the number of returned ones is limited.
@@ -993,14 +1308,28 @@ impl Core {
 }
 
 /// The usable changes, which are saved. Held deletions are not saved, and neither is a deletion of the key `kept`.
-fn usable_changes(batch: Batch, statuses: &[ValueStatus], with_deletions: bool, kept: &str) -> Batch {
+fn usable_changes(
+    batch: Batch,
+    statuses: &[ValueStatus],
+    with_deletions: bool,
+    kept: &str,
+) -> Batch {
     let usable = |(change, status): (Change, &ValueStatus)| {
         let counts = match &change {
             Change::Put(_) => true,
             Change::Delete { key } => with_deletions && key != kept,
         };
-        (counts && matches!(status, ValueStatus::Good(_) | ValueStatus::Partly(_))).then_some(change)
+        (counts && matches!(status, ValueStatus::Good(_) | ValueStatus::Partly(_)))
+            .then_some(change)
     };
-    let changes = batch.changes.into_iter().zip(statuses).filter_map(usable).collect();
-    Batch { revision: batch.revision, changes }
+    let changes = batch
+        .changes
+        .into_iter()
+        .zip(statuses)
+        .filter_map(usable)
+        .collect();
+    Batch {
+        revision: batch.revision,
+        changes,
+    }
 }

@@ -123,7 +123,11 @@ impl Decoder {
                 }
                 StoreEvent::Listed(Box::new(list.finish(revision, problems)))
             }
-            FeedEvent::Snapshot(Snapshot { revision, entries, problems }) => {
+            FeedEvent::Snapshot(Snapshot {
+                revision,
+                entries,
+                problems,
+            }) => {
                 self.list = ListDecoder::default();
                 self.list.add(entries);
                 return self.decode(FeedEvent::List(ListPart::Complete { revision, problems }));
@@ -141,7 +145,10 @@ impl Decoder {
                         workloads.change(&batch).then(|| unserved(workloads))
                     }
                 };
-                let decoded = DecodedChanges { unserved, ..changes(&batch.changes, self.started) };
+                let decoded = DecodedChanges {
+                    unserved,
+                    ..changes(&batch.changes, self.started)
+                };
                 StoreEvent::Changed(batch, decoded)
             }
             FeedEvent::Problems(problems) => StoreEvent::Problems(problems),
@@ -151,9 +158,13 @@ impl Decoder {
                 StoreEvent::Down { reason }
             }
             FeedEvent::Replaced { reason } => StoreEvent::Replaced { reason },
-            FeedEvent::Inconsistent { inconsistency, reason } => {
-                StoreEvent::Inconsistent { inconsistency, reason }
-            }
+            FeedEvent::Inconsistent {
+                inconsistency,
+                reason,
+            } => StoreEvent::Inconsistent {
+                inconsistency,
+                reason,
+            },
             FeedEvent::Up => StoreEvent::Up,
         })
     }
@@ -214,21 +225,32 @@ pub fn changes(changes: &[Change], start: Timestamp) -> DecodedChanges {
             Change::Delete { key } => (key, decode_deletion(key)),
         };
         match decoded {
-            DecodedValue::Good { event, triggered, partly, warnings } => {
+            DecodedValue::Good {
+                event,
+                triggered,
+                partly,
+                warnings,
+            } => {
                 // Most changes arrive alone and have no earlier value.
                 if changes.len() > 1 {
                     good_keys.insert(change.key());
                 }
                 // Other text in the annotation is ignored.
-                let triggered = triggered.and_then(|time| time.parse().ok()).filter(|time| *time >= start);
-                decoded_changes.triggered = decoded_changes.triggered.into_iter().chain(triggered).min();
+                let triggered = triggered
+                    .and_then(|time| time.parse().ok())
+                    .filter(|time| *time >= start);
+                decoded_changes.triggered =
+                    decoded_changes.triggered.into_iter().chain(triggered).min();
                 decoded_changes.events.push(event);
                 decoded_changes.warnings.extend(warnings);
-                decoded_changes.statuses.push(
-                    partly.map_or_else(|| ValueStatus::Good(key.clone()), |bad| ValueStatus::Partly(*bad)),
-                );
+                decoded_changes.statuses.push(partly.map_or_else(
+                    || ValueStatus::Good(key.clone()),
+                    |bad| ValueStatus::Partly(*bad),
+                ));
             }
-            DecodedValue::Ignored => decoded_changes.statuses.push(ValueStatus::Good(key.clone())),
+            DecodedValue::Ignored => decoded_changes
+                .statuses
+                .push(ValueStatus::Good(key.clone())),
             DecodedValue::Bad(bad) => decoded_changes.statuses.push(ValueStatus::Bad(bad)),
         }
     }

@@ -60,7 +60,11 @@ pub struct Node {
 }
 
 fn now() -> Now {
-    Now { time: Timestamp::now(), instant: Instant::now().into_std(), random: rand::random() }
+    Now {
+        time: Timestamp::now(),
+        instant: Instant::now().into_std(),
+        random: rand::random(),
+    }
 }
 
 impl Node {
@@ -76,7 +80,11 @@ impl Node {
         metrics: Arc<dyn MetricSink>,
         health: HealthOutputs,
     ) -> io::Result<Self> {
-        let NodeConfig { core: mut config, mirror, derives_slices } = config;
+        let NodeConfig {
+            core: mut config,
+            mirror,
+            derives_slices,
+        } = config;
         let node = &config.processor.node_name;
         let own_node = own_node_key(node);
         let (work_done, reports) = mpsc::unbounded_channel();
@@ -85,7 +93,13 @@ impl Node {
         let (mirror_reports, mirror_events) = mpsc::channel(MIRROR_REPORTS);
         let start_mirror = |folder| {
             let reports = mirror_reports.clone();
-            MirrorHandle::start(folder, config.store.clone(), own_node.clone(), reports, RETRY_AFTER)
+            MirrorHandle::start(
+                folder,
+                config.store.clone(),
+                own_node.clone(),
+                reports,
+                RETRY_AFTER,
+            )
         };
         let pods = mirror.clone().map(PodsFile::start).transpose()?;
         let mirror = mirror.map(start_mirror).transpose()?;
@@ -101,7 +115,10 @@ impl Node {
                 config.verified_renderers.push(Arc::clone(&name));
                 verifiers.insert(Arc::clone(&name), verifier);
             }
-            renderers.insert(name, renderer_thread::start(spec, work_done.clone(), foreign_changes.clone())?);
+            renderers.insert(
+                name,
+                renderer_thread::start(spec, work_done.clone(), foreign_changes.clone())?,
+            );
         }
         let now = now();
         let core = Core::new(config, now);
@@ -128,8 +145,17 @@ impl Node {
             was_request: false,
         };
         let decoder = Decoder::new(now.time);
-        let decoder = if derives_slices { decoder.deriving_slices() } else { decoder };
-        Ok(Self { core, inputs, decoder, outputs })
+        let decoder = if derives_slices {
+            decoder.deriving_slices()
+        } else {
+            decoder
+        };
+        Ok(Self {
+            core,
+            inputs,
+            decoder,
+            outputs,
+        })
     }
 
     /// Runs until it is stopped.
@@ -167,9 +193,14 @@ impl Node {
 
     fn handle(&mut self, input: Input, begin: Now) {
         let event = self.core.events();
-        self.core.handle(input, begin, &mut |output| self.outputs.execute(output));
         self.core
-            .set_duration_after(event, Instant::now().into_std().saturating_duration_since(begin.instant));
+            .handle(input, begin, &mut |output| self.outputs.execute(output));
+        self.core.set_duration_after(
+            event,
+            Instant::now()
+                .into_std()
+                .saturating_duration_since(begin.instant),
+        );
         self.outputs.publish_state(&self.core);
     }
 
@@ -216,7 +247,9 @@ impl Node {
         {
             warn!("the list of attached pods is still being written; not waiting for it");
         }
-        let Some((handle, ended)) = self.outputs.mirror else { return };
+        let Some((handle, ended)) = self.outputs.mirror else {
+            return;
+        };
         drop(handle);
         if timeout_at(deadline, ended).await.is_err() {
             warn!("the mirror is still being written; not waiting for it");

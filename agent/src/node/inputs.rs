@@ -52,8 +52,9 @@ impl Inputs {
         }
         // Clients that get an answer may ask again at once, and there may be many: two requests are served in a row only when no other
         // source has an input. A report frees a renderer for pending work, so it is handled before more work arrives.
-        let is_first =
-            self.reports.is_empty() && self.notices.is_empty() && !std::mem::take(&mut self.was_request);
+        let is_first = self.reports.is_empty()
+            && self.notices.is_empty()
+            && !std::mem::take(&mut self.was_request);
         if is_first && let Ok(request) = self.requests.try_recv() {
             self.was_request = true;
             return Some(Next::Request(request));
@@ -75,14 +76,19 @@ impl Inputs {
 
     /// Merges changes that have already arrived, without waiting for more. The earliest time of receipt is kept.
     fn joined(&mut self, mut first: Delivery) -> Delivery {
-        let FeedEvent::Changed(joined) = &mut first.event else { return first };
+        let FeedEvent::Changed(joined) = &mut first.event else {
+            return first;
+        };
         let mut bytes = joined.size();
         for _ in 1..BATCHES_AT_ONCE {
             if bytes > BYTES_AT_ONCE {
                 break;
             }
             match self.store.try_recv() {
-                Ok(Delivery { event: FeedEvent::Changed(batch), .. }) => {
+                Ok(Delivery {
+                    event: FeedEvent::Changed(batch),
+                    ..
+                }) => {
                     bytes += batch.size();
                     joined.revision = batch.revision;
                     joined.changes.extend(batch.changes);
@@ -126,7 +132,10 @@ mod tests {
             deferred: None,
             was_request: false,
         };
-        let said = || Delivery { event: FeedEvent::Snapshot(Snapshot::default()), received: Instant::now() };
+        let said = || Delivery {
+            event: FeedEvent::Snapshot(Snapshot::default()),
+            received: Instant::now(),
+        };
         for round in 0..10 {
             store.send(said()).await.unwrap();
             let mut deadline = Some(Instant::now());
@@ -134,7 +143,10 @@ mod tests {
             let mut turns = Vec::new();
             for _ in 0..6 {
                 // A client that asks again as soon as it has an answer.
-                while ask.try_send(Request::Ask(Question::new(Core::status).0)).is_ok() {}
+                while ask
+                    .try_send(Request::Ask(Question::new(Core::status).0))
+                    .is_ok()
+                {}
                 turns.push(match inputs.next(deadline).await {
                     Some(Next::Request(_)) => "asked",
                     Some(Next::Store(_)) => "said",
@@ -145,8 +157,14 @@ mod tests {
                     other => panic!("{other:?}"),
                 });
             }
-            assert!(turns.contains(&"said") && turns.contains(&"due"), "{round}: {turns:?}");
-            assert!(turns.iter().filter(|turn| **turn == "asked").count() >= 3, "{round}: {turns:?}");
+            assert!(
+                turns.contains(&"said") && turns.contains(&"due"),
+                "{round}: {turns:?}"
+            );
+            assert!(
+                turns.iter().filter(|turn| **turn == "asked").count() >= 3,
+                "{round}: {turns:?}"
+            );
         }
     }
 }

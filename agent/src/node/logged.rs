@@ -3,8 +3,10 @@
 /// The lines logged by `work`.
 pub(in crate::node) fn logged(work: impl FnOnce()) -> Vec<String> {
     let (sender, lines) = std::sync::mpsc::channel();
-    let subscriber =
-        tracing_subscriber::fmt().with_ansi(false).with_writer(move || Lines(sender.clone())).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || Lines(sender.clone()))
+        .finish();
     tracing::subscriber::with_default(subscriber, work);
     let text = String::from_utf8(lines.try_iter().flatten().collect()).unwrap();
     text.lines().map(str::to_owned).collect()

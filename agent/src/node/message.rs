@@ -120,9 +120,18 @@ impl Work {
     /// What it concerns.
     pub fn extent(&self) -> Extent {
         match self {
-            Self::Resync(_) => Extent { is_full: true, families: Families::ALL },
-            Self::Update(changes) => Extent { is_full: false, families: changes.families() },
-            Self::Heal(_) => Extent { is_full: false, families: Families::ALL },
+            Self::Resync(_) => Extent {
+                is_full: true,
+                families: Families::ALL,
+            },
+            Self::Update(changes) => Extent {
+                is_full: false,
+                families: changes.families(),
+            },
+            Self::Heal(_) => Extent {
+                is_full: false,
+                families: Families::ALL,
+            },
         }
     }
 }
@@ -185,7 +194,9 @@ pub enum PodNotAdded {
         error: String,
     },
     /// A renderer has not applied it in time.
-    #[error("renderer {renderer} has not applied it in time, so the pod is not attached; see /renderers")]
+    #[error(
+        "renderer {renderer} has not applied it in time, so the pod is not attached; see /renderers"
+    )]
     Timeout {
         /// The first renderer that has not applied it.
         renderer: Arc<str>,

@@ -36,9 +36,10 @@ mod verifier_thread;
 mod tests;
 
 pub use self::core::{
-    Caveat, Core, CoreConfig, Explanation, FormerDestination, FormerFrontend, GuardConfig, HeldDeletions,
-    HistoryLimits, LastError, LastReport, MirrorStatus, ObjectChanges, Outcome, Quarantined, Record,
-    RendererView, Status, StoreDown, VerificationConfig, VerificationView, Warning,
+    Caveat, Core, CoreConfig, Explanation, FormerDestination, FormerFrontend, GuardConfig,
+    HeldDeletions, HistoryLimits, LastError, LastReport, MirrorStatus, ObjectChanges, Outcome,
+    Quarantined, Record, RendererView, Status, StoreDown, VerificationConfig, VerificationView,
+    Warning,
 };
 pub use api::{Question, Reply, Request};
 pub use driver::{Node, NodeConfig, StoreFeedEnded};

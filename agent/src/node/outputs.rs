@@ -46,7 +46,9 @@ pub(super) struct Outputs {
 impl Outputs {
     /// Adds to a report of the mirror what only this end of its queue knows.
     pub(super) fn complete(&self, mut report: MirrorReport) -> MirrorReport {
-        if let (MirrorReport::Written { is_behind, .. }, Some((mirror, _))) = (&mut report, &self.mirror) {
+        if let (MirrorReport::Written { is_behind, .. }, Some((mirror, _))) =
+            (&mut report, &self.mirror)
+        {
             *is_behind = mirror.is_behind();
         }
         report
@@ -56,7 +58,10 @@ impl Outputs {
         match output {
             Output::Render(renderer, work) => {
                 // The thread catches panics and lives as long as the node.
-                let _ = self.renderers.get(&renderer).map(|jobs| jobs.send(Job::Work(work)));
+                let _ = self
+                    .renderers
+                    .get(&renderer)
+                    .map(|jobs| jobs.send(Job::Work(work)));
             }
             Output::Verify(renderer, snapshot) => {
                 if let Some(verifier) = self.verifiers.get(&renderer) {
@@ -85,7 +90,10 @@ impl Outputs {
             Output::Count(metric) => self.metrics.count(&metric),
             Output::Answer(request, answer) => {
                 // A dropped receiver is ignored.
-                let _ = self.waiting.remove(&request).map(|reply| reply.send(answer));
+                let _ = self
+                    .waiting
+                    .remove(&request)
+                    .map(|reply| reply.send(answer));
             }
         }
     }

@@ -29,7 +29,10 @@ pub struct RendererSpec {
 impl RendererSpec {
     /// `create` is called where it may block, at the start and again after a panic.
     pub fn new(name: &str, create: impl Fn() -> Box<dyn Renderer> + Send + Sync + 'static) -> Self {
-        Self { name: name.into(), create: Arc::new(create) }
+        Self {
+            name: name.into(),
+            create: Arc::new(create),
+        }
     }
 
     /// Its name.
@@ -70,9 +73,19 @@ pub(super) fn start(
     let (sender, jobs) = channel();
     let thread = thread::Builder::new().name(spec.name.to_string());
     thread.spawn(move || {
-        let watcher =
-            Watcher { renderer: Arc::clone(&spec.name), notices, watch: Weak::new(), failure: None };
-        Worker { renderer: None, is_new: true, spec, watcher }.run(&jobs, &reports);
+        let watcher = Watcher {
+            renderer: Arc::clone(&spec.name),
+            notices,
+            watch: Weak::new(),
+            failure: None,
+        };
+        Worker {
+            renderer: None,
+            is_new: true,
+            spec,
+            watcher,
+        }
+        .run(&jobs, &reports);
     })?;
     Ok(sender)
 }
@@ -98,8 +111,14 @@ impl Worker {
                 Job::Work(work) => {
                     let start = Instant::now();
                     let result = self.catch_panic(|worker| worker.perform(&work));
-                    let (renderer, is_watched) = (Arc::clone(&self.spec.name), self.watcher.is_watching());
-                    let done = WorkDone { renderer, result, is_watched, duration: start.elapsed() };
+                    let (renderer, is_watched) =
+                        (Arc::clone(&self.spec.name), self.watcher.is_watching());
+                    let done = WorkDone {
+                        renderer,
+                        result,
+                        is_watched,
+                        duration: start.elapsed(),
+                    };
                     if reports.send(Input::WorkDone(done)).is_err() {
                         return;
                     }
@@ -111,7 +130,8 @@ impl Worker {
                         // A dropped receiver is ignored.
                         Ok(description) => drop(reply.send(description)),
                         Err(error) => {
-                            let _ = reports.send(Input::RendererLost(Arc::clone(&self.spec.name), error));
+                            let _ = reports
+                                .send(Input::RendererLost(Arc::clone(&self.spec.name), error));
                         }
                     }
                 }
@@ -120,7 +140,10 @@ impl Worker {
     }
 
     /// A panic ends the renderer, not the thread: the next work creates a new one.
-    fn catch_panic<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
+    fn catch_panic<T>(
+        &mut self,
+        call: impl FnOnce(&mut Self) -> Result<T, String>,
+    ) -> Result<T, String> {
         // A panic may leave the renderer in an invalid state, so it is dropped.
         match catch_unwind(AssertUnwindSafe(|| call(self))) {
             Ok(result) => result,
@@ -152,7 +175,9 @@ impl Worker {
             }
             Work::Update(changes) => renderer.update(changes),
             // Without a watch the renderer does not know what has changed.
-            Work::Heal(snapshot) if !is_new && self.watcher.failure.is_none() => renderer.heal(snapshot),
+            Work::Heal(snapshot) if !is_new && self.watcher.failure.is_none() => {
+                renderer.heal(snapshot)
+            }
             Work::Resync(snapshot) | Work::Heal(snapshot) => renderer.resync(snapshot),
         };
         self.is_new &= result.is_err();
@@ -213,7 +238,12 @@ impl Watcher {
     }
 }
 
-fn listen(renderer: &Arc<str>, mut watch: Box<dyn Watch>, notices: &mpsc::Sender<Input>, mut life: Arc<()>) {
+fn listen(
+    renderer: &Arc<str>,
+    mut watch: Box<dyn Watch>,
+    notices: &mpsc::Sender<Input>,
+    mut life: Arc<()>,
+) {
     loop {
         let change = match watch.next() {
             Ok(None) => return,
@@ -241,19 +271,43 @@ mod tests {
     fn renderer_after_panic_begins_anew_with_a_watch_of_its_own() {
         let (spec, mut renderer) = TestRenderer::new("test");
         let (notices, _notices) = mpsc::channel(1);
-        let watcher =
-            Watcher { renderer: Arc::clone(spec.name()), notices, watch: Weak::new(), failure: None };
-        let mut worker = Worker { renderer: None, is_new: true, spec, watcher };
-        let (resync, update, heal) =
-            (Work::Resync(Arc::default()), Work::Update(Arc::default()), Work::Heal(Arc::default()));
+        let watcher = Watcher {
+            renderer: Arc::clone(spec.name()),
+            notices,
+            watch: Weak::new(),
+            failure: None,
+        };
+        let mut worker = Worker {
+            renderer: None,
+            is_new: true,
+            spec,
+            watcher,
+        };
+        let (resync, update, heal) = (
+            Work::Resync(Arc::default()),
+            Work::Update(Arc::default()),
+            Work::Heal(Arc::default()),
+        );
         for _ in 0..2 {
-            let perform =
-                |worker: &mut Worker, work| worker.catch_panic(|worker| worker.perform(work)).is_ok();
+            let perform = |worker: &mut Worker, work| {
+                worker.catch_panic(|worker| worker.perform(work)).is_ok()
+            };
             assert!(!perform(&mut worker, &update), "it has no state yet");
-            assert!(perform(&mut worker, &heal), "so there is nothing that can be healed");
+            assert!(
+                perform(&mut worker, &heal),
+                "so there is nothing that can be healed"
+            );
             assert_eq!(renderer.started_call(), Some(Call::Resync(Vec::new())));
-            assert!([&update, &heal, &resync].iter().all(|work| perform(&mut worker, work)));
-            let expected = [Call::Update(Vec::new()), Call::Heal, Call::Resync(Vec::new())];
+            assert!(
+                [&update, &heal, &resync]
+                    .iter()
+                    .all(|work| perform(&mut worker, work))
+            );
+            let expected = [
+                Call::Update(Vec::new()),
+                Call::Heal,
+                Call::Resync(Vec::new()),
+            ];
             assert_eq!([(); 3].map(|()| renderer.started_call().unwrap()), expected);
             assert!(worker.watcher.is_watching());
             let error = worker.catch_panic::<()>(|_| panic!("test error"));

@@ -26,7 +26,9 @@ pub(super) fn start(
     spec: &RendererSpec,
     reports: mpsc::Sender<VerifierReport>,
 ) -> io::Result<Option<SyncSender<Arc<Snapshot>>>> {
-    let Some(verifier) = spec.verifier() else { return Ok(None) };
+    let Some(verifier) = spec.verifier() else {
+        return Ok(None);
+    };
     let (sender, snapshots) = sync_channel(1);
     let thread = thread::Builder::new().name(format!("verify-{}", spec.name()));
     let spec = spec.clone();
@@ -46,14 +48,25 @@ fn run(
         // A panic may leave the verifier in an invalid state, so it is dropped.
         let attempt = catch_unwind(AssertUnwindSafe(|| {
             let verifier = slot.take().or_else(|| spec.verifier());
-            let mut verifier = verifier.ok_or_else(|| "there is nothing to verify any more".to_owned())?;
-            let result = verifier.verify(&snapshot).map_err(|error| error.to_string());
+            let mut verifier =
+                verifier.ok_or_else(|| "there is nothing to verify any more".to_owned())?;
+            let result = verifier
+                .verify(&snapshot)
+                .map_err(|error| error.to_string());
             slot = Some(verifier);
             result
         }));
-        let result = attempt.unwrap_or_else(|_| Err("verification panicked; the log says where".to_owned()));
+        let result =
+            attempt.unwrap_or_else(|_| Err("verification panicked; the log says where".to_owned()));
         let renderer = Arc::clone(spec.name());
-        if reports.blocking_send(VerifierReport { renderer, result, duration: start.elapsed() }).is_err() {
+        if reports
+            .blocking_send(VerifierReport {
+                renderer,
+                result,
+                duration: start.elapsed(),
+            })
+            .is_err()
+        {
             return;
         }
     }

@@ -57,7 +57,13 @@ struct HistoryExporter {
 
 impl HistoryExporter {
     fn new(exporter: SpanExporter, requests: mpsc::Sender<Request>) -> Self {
-        Self { exporter, requests, ids: RandomIdGenerator::default(), next: 1, is_failing: false }
+        Self {
+            exporter,
+            requests,
+            ids: RandomIdGenerator::default(),
+            next: 1,
+            is_failing: false,
+        }
     }
 
     async fn run(mut self, every: Duration) {
@@ -65,7 +71,9 @@ impl HistoryExporter {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let Some(records) = self.new_records().await else { return };
+            let Some(records) = self.new_records().await else {
+                return;
+            };
             for records in records.chunks(MAX_EVENTS_PER_REQUEST) {
                 if !self.send(records).await {
                     break;
@@ -78,8 +86,12 @@ impl HistoryExporter {
     async fn new_records(&self) -> Option<Vec<Record>> {
         let next = self.next;
         let (question, answer) = Question::new(move |core| {
-            let new = core.history(Instant::now()).skip_while(|record| record.seq_num < next);
-            new.take_while(|record| is_complete(record)).cloned().collect()
+            let new = core
+                .history(Instant::now())
+                .skip_while(|record| record.seq_num < next);
+            new.take_while(|record| is_complete(record))
+                .cloned()
+                .collect()
         });
         self.requests.send(Request::Ask(question)).await.ok()?;
         answer.await.ok()
@@ -87,9 +99,14 @@ impl HistoryExporter {
 
     /// False if the collector refused them.
     async fn send(&mut self, records: &[Record]) -> bool {
-        let (Some(first), Some(last)) = (records.first(), records.last()) else { return true };
+        let (Some(first), Some(last)) = (records.first(), records.last()) else {
+            return true;
+        };
         let clock = Clock::now();
-        let batch: Vec<_> = records.iter().flat_map(|record| spans(record, &self.ids, clock)).collect();
+        let batch: Vec<_> = records
+            .iter()
+            .flat_map(|record| spans(record, &self.ids, clock))
+            .collect();
         if !batch.is_empty()
             && let Err(error) = self.exporter.export(batch).await
         {
@@ -104,7 +121,10 @@ impl HistoryExporter {
         }
         let forgotten = first.seq_num - self.next;
         if forgotten > 0 {
-            warn!(events = forgotten, "the history has forgotten events before their traces were sent");
+            warn!(
+                events = forgotten,
+                "the history has forgotten events before their traces were sent"
+            );
         }
         self.next = last.seq_num + 1;
         true
@@ -113,6 +133,9 @@ impl HistoryExporter {
 
 /// True if every renderer has finished with it, or will not soon.
 fn is_complete(record: &Record) -> bool {
-    let is_pending = record.renderers.values().any(|outcome| matches!(outcome, Outcome::Pending));
+    let is_pending = record
+        .renderers
+        .values()
+        .any(|outcome| matches!(outcome, Outcome::Pending));
     !is_pending || record.start_instant.elapsed() >= RENDERER_TIMEOUT
 }

@@ -15,8 +15,11 @@ pub(crate) async fn controllers_status(
         return Some(ProcessStatus::silent(stall.to_string()));
     }
     let leadership = observer.leadership();
-    let waiting: Vec<&str> =
-        reports.iter().filter(|(_, report)| !report().has_synced).map(|(name, _)| name.as_str()).collect();
+    let waiting: Vec<&str> = reports
+        .iter()
+        .filter(|(_, report)| !report().has_synced)
+        .map(|(name, _)| name.as_str())
+        .collect();
     Some(ProcessStatus {
         alive: true,
         // A standby is ready too. Registries of a connector need not answer for that.

@@ -21,8 +21,9 @@ pub(crate) async fn node_status(requests: mpsc::Sender<Request>) -> Option<Proce
         return Some(ProcessStatus::silent("the node does not answer".to_owned()));
     };
     let (status, renderers) = answer?;
-    let is_at_rest =
-        |renderer: &RendererView| renderer.pending == "nothing" && !matches!(renderer.state, "busy" | "slow");
+    let is_at_rest = |renderer: &RendererView| {
+        renderer.pending == "nothing" && !matches!(renderer.state, "busy" | "slow")
+    };
     Some(ProcessStatus {
         alive: true,
         ready: status.ready,

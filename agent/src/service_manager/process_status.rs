@@ -20,6 +20,11 @@ pub(crate) struct ProcessStatus {
 impl ProcessStatus {
     /// The worker does not answer.
     pub(super) fn silent(status: String) -> Self {
-        Self { alive: false, ready: false, at_rest: false, status }
+        Self {
+            alive: false,
+            ready: false,
+            at_rest: false,
+            status,
+        }
     }
 }

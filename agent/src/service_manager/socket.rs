@@ -34,7 +34,11 @@ impl Socket {
         };
         let sender = UnixDatagram::unbound()?;
         sender.set_nonblocking(true)?;
-        Ok(Self { sender, address, is_failing: AtomicBool::new(false) })
+        Ok(Self {
+            sender,
+            address,
+            is_failing: AtomicBool::new(false),
+        })
     }
 
     /// Sends one message with all of these states. False if it could not be sent.
@@ -86,7 +90,9 @@ mod tests {
             }
             done.send((socket, sent)).unwrap();
         });
-        let (socket, sent) = ended.recv_timeout(Duration::from_secs(20)).expect("it waits for room");
+        let (socket, sent) = ended
+            .recv_timeout(Duration::from_secs(20))
+            .expect("it waits for room");
         assert_eq!(drain(&reader), sent);
         assert!(socket.send(&[NotifyState::Ready]), "there is room again");
         assert_eq!(drain(&reader), 1);
@@ -95,7 +101,8 @@ mod tests {
     #[test]
     fn socket_with_abstract_name_is_reached() {
         let name = format!("contiv-test-{}", std::process::id());
-        let reader = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let reader =
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         let socket = Socket::new(OsStr::new(&format!("@{name}"))).unwrap();
         assert!(socket.send(&[NotifyState::Ready, NotifyState::Status("well")]));
         let mut buffer = [0; 64];

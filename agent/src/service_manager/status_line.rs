@@ -8,7 +8,10 @@ use crate::{
 /// The state of the agent: the most urgent of those that apply.
 pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
     let waiting = || {
-        let names = renderers.iter().filter(|renderer| !renderer.ready).map(|renderer| &*renderer.name);
+        let names = renderers
+            .iter()
+            .filter(|renderer| !renderer.ready)
+            .map(|renderer| &*renderer.name);
         names.collect::<Vec<_>>().join(", ")
     };
     if let Some(renderer) = renderers.iter().find(|renderer| renderer.failures > 0) {
@@ -16,8 +19,15 @@ pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
         return format!("renderer {} fails: {}", renderer.name, one_line(error));
     }
     if let Some(down) = &status.store_down {
-        let meanwhile = if status.ready { "; its last known content is in use" } else { "" };
-        return format!("the store cannot be watched: {}{meanwhile}", one_line(&down.reason));
+        let meanwhile = if status.ready {
+            "; its last known content is in use"
+        } else {
+            ""
+        };
+        return format!(
+            "the store cannot be watched: {}{meanwhile}",
+            one_line(&down.reason)
+        );
     }
     if status.held_deletions.is_some() {
         return "deletions are held, as they are too many at once; see /status".to_owned();
@@ -28,7 +38,11 @@ pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {
     if !status.ready {
         return format!("applying the first snapshot: {}", waiting());
     }
-    let from_mirror = if status.from_mirror { ", from the mirror" } else { "" };
+    let from_mirror = if status.from_mirror {
+        ", from the mirror"
+    } else {
+        ""
+    };
     let quarantined = match status.quarantined {
         0 => String::new(),
         count => format!(", {count} in quarantine"),

@@ -1,5 +1,6 @@
 use contiv_controller::{
-    BoxError, Context, Controller, Key, Lease, Manager, Outcome, ResourceType, lease::election::Election,
+    BoxError, Context, Controller, Key, Lease, Manager, Outcome, ResourceType,
+    lease::election::Election,
 };
 use contiv_store::FeedEvent;
 use contiv_store_testing::MemoryStore;
@@ -30,7 +31,9 @@ fn recorded() -> (ServiceManager, UnboundedReceiver<String>) {
             NotifyState::Status(status) => (*status).to_owned(),
             other => panic!("nobody says {other:?}"),
         };
-        sender.send(states.iter().map(word).collect::<Vec<_>>().join(" ")).is_ok()
+        sender
+            .send(states.iter().map(word).collect::<Vec<_>>().join(" "))
+            .is_ok()
     });
     (manager, notified)
 }
@@ -57,7 +60,12 @@ async fn message_without_room_is_sent_at_the_next_tick() {
     let (manager, mut notified) = recorded_without_room_for(&["READY", "STATUS", "RELOADING"]);
     let (reloads, reloaded) = mpsc::channel(1);
     let query = || {
-        let status = ProcessStatus { alive: true, ready: true, at_rest: true, status: "at work".to_owned() };
+        let status = ProcessStatus {
+            alive: true,
+            ready: true,
+            at_rest: true,
+            status: "at work".to_owned(),
+        };
         std::future::ready(Some(status))
     };
     tokio::spawn(manager.run(query, std::future::pending(), reloaded));
@@ -74,7 +82,9 @@ async fn messages_until(notified: &mut UnboundedReceiver<String>, expected: &str
     let mut all = Vec::new();
     loop {
         let next = timeout(crate::test_support::TEST_TIMEOUT, notified.recv()).await;
-        let next = next.unwrap_or_else(|_| panic!("{expected} is not sent, but {all:?}")).unwrap();
+        let next = next
+            .unwrap_or_else(|_| panic!("{expected} is not sent, but {all:?}"))
+            .unwrap();
         all.push(next.clone());
         if next == expected {
             return all;
@@ -106,7 +116,10 @@ async fn ready_is_notified_once_after_every_first_snapshot() {
     let before = messages_until(&mut notified, "reading the store dir:/test").await;
     harness.deliver(web()).await;
     let applying = messages_until(&mut notified, "applying the first snapshot: slow").await;
-    assert!(!before.iter().chain(&applying).any(|word| word == "READY"), "{before:?} {applying:?}");
+    assert!(
+        !before.iter().chain(&applying).any(|word| word == "READY"),
+        "{before:?} {applying:?}"
+    );
     renderer.set(Mode::Work);
     messages_until(&mut notified, "READY").await;
     messages_until(&mut notified, "WATCHDOG").await;
@@ -124,13 +137,20 @@ async fn ready_is_notified_at_once_and_not_at_the_next_tick() {
         let is_ready = Arc::clone(&is_ready);
         move || {
             let ready = is_ready.load(std::sync::atomic::Ordering::Relaxed);
-            let status = ProcessStatus { alive: true, ready, at_rest: true, status: "at work".to_owned() };
+            let status = ProcessStatus {
+                alive: true,
+                ready,
+                at_rest: true,
+                status: "at work".to_owned(),
+            };
             std::future::ready(Some(status))
         }
     };
     tokio::spawn(manager.run(query, readiness_of_node(requests), reloaded));
     messages_until(&mut notified, "at work").await;
-    let Some(Request::AwaitReady(reply)) = asked.recv().await else { panic!() };
+    let Some(Request::AwaitReady(reply)) = asked.recv().await else {
+        panic!()
+    };
     let start = Instant::now();
     is_ready.store(true, std::sync::atomic::Ordering::Relaxed);
     reply.send(()).unwrap();
@@ -147,7 +167,11 @@ async fn reload_is_over_when_every_renderer_has_everything_again() {
     tokio::spawn(run_manager(manager, harness.requests.clone(), reloaded));
     messages_until(&mut notified, "READY").await;
     renderer.set(Mode::Fail);
-    harness.requests.send(Request::Input(Input::Resync { cause: "SIGHUP" })).await.unwrap();
+    harness
+        .requests
+        .send(Request::Input(Input::Resync { cause: "SIGHUP" }))
+        .await
+        .unwrap();
     reloads.send(()).await.unwrap();
     messages_until(&mut notified, "RELOADING TIME").await;
     let failing = messages_until(&mut notified, "WATCHDOG").await;
@@ -165,7 +189,12 @@ async fn loop_that_does_not_answer_does_not_feed_watchdog() {
     tokio::spawn(run_manager(manager, requests, reloaded));
     let all = messages_until(&mut notified, "the node does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
-    assert!(timeout(3 * STATUS_QUERY_INTERVAL, notified.recv()).await.is_err(), "no further message");
+    assert!(
+        timeout(3 * STATUS_QUERY_INTERVAL, notified.recv())
+            .await
+            .is_err(),
+        "no further message"
+    );
 }
 
 /// An instance with one controller, which is synced when `has_synced` is true.
@@ -181,16 +210,26 @@ impl Instance {
     fn start(cluster: &MemoryStore, identity: &str, has_synced: bool) -> Self {
         let client = cluster.another_client();
         let store = client.shared();
-        let config = ControllerConfig { identity: identity.to_owned(), ..ControllerConfig::default() };
+        let config = ControllerConfig {
+            identity: identity.to_owned(),
+            ..ControllerConfig::default()
+        };
         let (election, lease) = Election::enter(Arc::clone(&store), config.election()).unwrap();
         let observer = Observer::start(Arc::clone(&store), lease);
-        let names = ResourceType::new("name", "/names/", |entry| String::from_utf8(entry.value.to_vec()));
-        let controller = Controller::for_type(&names)
-            .with_reconciler(|_: Context<String>, _: Key| async { Ok::<_, BoxError>(Outcome::Done) });
+        let names = ResourceType::new("name", "/names/", |entry| {
+            String::from_utf8(entry.value.to_vec())
+        });
+        let controller =
+            Controller::for_type(&names).with_reconciler(|_: Context<String>, _: Key| async {
+                Ok::<_, BoxError>(Outcome::Done)
+            });
         let mut manager = Manager::new(store, Lease::always_leader());
         manager.register(controller.build().unwrap()).unwrap();
         let mut reports = Reports::new();
-        let report = move || Report { has_synced, details: json!({}) };
+        let report = move || Report {
+            has_synced,
+            details: json!({}),
+        };
         reports.insert(ControllerName::Connector, Arc::new(report));
         let progress = manager.progress().with("the election", election.liveness());
         let query = move || controllers_status(progress.clone(), observer.clone(), reports.clone());
@@ -230,7 +269,11 @@ async fn controllers_are_ready_as_active_or_standby_and_report_it() {
 async fn controller_not_synced_is_named_and_blocks_no_start() {
     let mut instance = Instance::start(&MemoryStore::new(), "one", false);
     instance.run();
-    messages_until(&mut instance.notified, "active; not everything is read yet: connector").await;
+    messages_until(
+        &mut instance.notified,
+        "active; not everything is read yet: connector",
+    )
+    .await;
     messages_until(&mut instance.notified, "READY").await;
 }
 
@@ -242,7 +285,9 @@ async fn controller_that_does_not_answer_does_not_feed_watchdog() {
     let all = messages_until(&mut instance.notified, "controller name does not answer").await;
     assert_eq!(all.len(), 1, "{all:?}");
     assert!(
-        timeout(5 * STATUS_QUERY_INTERVAL, instance.notified.recv()).await.is_err(),
+        timeout(5 * STATUS_QUERY_INTERVAL, instance.notified.recv())
+            .await
+            .is_err(),
         "no further message"
     );
     instance.run();
@@ -256,6 +301,12 @@ async fn controllers_without_store_stay_alive_and_report_why() {
     instance.run();
     messages_until(&mut instance.notified, "READY").await;
     instance.store.cut();
-    while !instance.notified.recv().await.unwrap().starts_with("the store cannot be watched: ") {}
+    while !instance
+        .notified
+        .recv()
+        .await
+        .unwrap()
+        .starts_with("the store cannot be watched: ")
+    {}
     messages_until(&mut instance.notified, "WATCHDOG").await;
 }

@@ -29,7 +29,8 @@ type Attached = BTreeMap<PodId, InterfaceName>;
 /// The pods that were attached when the last agent ended; none if that cannot be read.
 pub fn attached_pods(folder: &Path) -> BTreeMap<PodId, InterfaceName> {
     let path = folder.join(FILE);
-    let read = || -> io::Result<Vec<AttachedPod>> { Ok(serde_json::from_slice(&fs::read(&path)?)?) };
+    let read =
+        || -> io::Result<Vec<AttachedPod>> { Ok(serde_json::from_slice(&fs::read(&path)?)?) };
     let pods = read().unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
             warn!(path = %path.display(), %error, "the list of attached pods is lost; their CNI plugin must attach them again");
@@ -59,11 +60,13 @@ impl PodsFile {
     pub fn start(folder: PathBuf) -> io::Result<Self> {
         let (lists, received) = channel();
         let (done, ended) = oneshot::channel();
-        thread::Builder::new().name("pods".to_owned()).spawn(move || {
-            run(&folder, &received);
-            // The receiver may be gone.
-            let _ = done.send(());
-        })?;
+        thread::Builder::new()
+            .name("pods".to_owned())
+            .spawn(move || {
+                run(&folder, &received);
+                // The receiver may be gone.
+                let _ = done.send(());
+            })?;
         Ok(Self { lists, ended })
     }
 
@@ -111,9 +114,14 @@ mod tests {
     #[tokio::test]
     async fn attached_pods_are_read_as_they_were_saved() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(attached_pods(folder.path()).is_empty(), "there is no file yet");
+        assert!(
+            attached_pods(folder.path()).is_empty(),
+            "there is no file yet"
+        );
         let of = |names: &[&str]| -> Attached {
-            let pods = names.iter().map(|name| (PodId::new("default", *name), InterfaceName::new("veth1")));
+            let pods = names
+                .iter()
+                .map(|name| (PodId::new("default", *name), InterfaceName::new("veth1")));
             pods.collect()
         };
         let file = PodsFile::start(folder.path().to_owned()).unwrap();

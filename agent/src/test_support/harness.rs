@@ -27,8 +27,8 @@ use crate::{
     logging::LogLevel,
     metrics::Metrics,
     node::{
-        Core, CoreConfig, GuardConfig, HistoryLimits, Node, NodeConfig, Question, Record, RendererSpec,
-        RendererView, Request, Status, StoreFeedEnded, VerificationConfig,
+        Core, CoreConfig, GuardConfig, HistoryLimits, Node, NodeConfig, Question, Record,
+        RendererSpec, RendererView, Request, Status, StoreFeedEnded, VerificationConfig,
     },
 };
 
@@ -58,12 +58,21 @@ pub(crate) fn core_config(verification: VerificationConfig, mirror: Option<&Path
         store: STORE.to_owned(),
         verification,
         has_mirror: mirror.is_some(),
-        guard: GuardConfig { percent: 50, wait: Duration::from_secs(60) },
+        guard: GuardConfig {
+            percent: 50,
+            wait: Duration::from_secs(60),
+        },
         local_addresses: [].into(),
         local_interfaces: [].into(),
-        attached: mirror.map(crate::state_dir::attached_pods).unwrap_or_default(),
+        attached: mirror
+            .map(crate::state_dir::attached_pods)
+            .unwrap_or_default(),
         processor: ProcessorConfig::new(NodeName::new("n1")),
-        history: HistoryLimits { events: 2000, age: Duration::from_secs(3600), bytes: 1 << 20 },
+        history: HistoryLimits {
+            events: 2000,
+            age: Duration::from_secs(3600),
+            bytes: 1 << 20,
+        },
         renderers: Vec::new(),
         verified_renderers: Vec::new(),
         traffic_renderer: "dry-run".into(),
@@ -71,7 +80,10 @@ pub(crate) fn core_config(verification: VerificationConfig, mirror: Option<&Path
 }
 
 fn received_now(event: FeedEvent) -> Delivery {
-    Delivery { event, received: tokio::time::Instant::now() }
+    Delivery {
+        event,
+        received: tokio::time::Instant::now(),
+    }
 }
 
 impl Harness {
@@ -91,7 +103,12 @@ impl Harness {
 
     /// The same with the mirror in this folder, before any event of the store.
     pub(crate) fn start_with_mirror(renderers: Vec<RendererSpec>, folder: &Path) -> Self {
-        Self::start_with(renderers, Vec::new(), VerificationConfig::default(), Some(folder))
+        Self::start_with(
+            renderers,
+            Vec::new(),
+            VerificationConfig::default(),
+            Some(folder),
+        )
     }
 
     fn start_with(
@@ -114,7 +131,10 @@ impl Harness {
         let dry_run = RendererSpec::new("dry-run", || Box::new(DryRun::new()));
         let node = Node::new(
             NodeConfig {
-                core: CoreConfig { traffic_renderer, ..core_config(verification, mirror) },
+                core: CoreConfig {
+                    traffic_renderer,
+                    ..core_config(verification, mirror)
+                },
                 mirror: mirror.map(Path::to_owned),
                 // Its store is a folder.
                 derives_slices: true,
@@ -127,23 +147,43 @@ impl Harness {
         )
         .expect("threads");
         let task = tokio::spawn(node.run());
-        Self { store, requests, metrics, task, proxy_health, health_checks, lists }
+        Self {
+            store,
+            requests,
+            metrics,
+            task,
+            proxy_health,
+            health_checks,
+            lists,
+        }
     }
 
     pub(crate) async fn deliver(&self, event: FeedEvent) {
-        self.store.send(received_now(event)).await.expect("the node runs");
+        self.store
+            .send(received_now(event))
+            .await
+            .expect("the node runs");
     }
 
     /// Delivers an event that was received this long ago.
     pub(crate) async fn deliver_late(&self, event: FeedEvent, ago: Duration) {
         let received = tokio::time::Instant::now() - ago;
-        self.store.send(Delivery { event, received }).await.expect("the node runs");
+        self.store
+            .send(Delivery { event, received })
+            .await
+            .expect("the node runs");
     }
 
     /// Queries the node, and so waits until all earlier events are handled, but not for renderers.
-    pub(crate) async fn ask<T: Send + 'static>(&self, ask: impl FnOnce(&Core) -> T + Send + 'static) -> T {
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Core) -> T + Send + 'static,
+    ) -> T {
         let (question, answer) = Question::new(ask);
-        self.requests.send(Request::Ask(question)).await.expect("the node runs");
+        self.requests
+            .send(Request::Ask(question))
+            .await
+            .expect("the node runs");
         answer.await.expect("the node answers")
     }
 
@@ -172,7 +212,10 @@ impl Harness {
         loop {
             let views = self.ask(|core| core.renderers(Instant::now())).await;
             assert!(start.elapsed() < TEST_TIMEOUT, "timed out: {views:#?}");
-            if let Some(view) = views.into_iter().find(|view| &*view.name == name && is_wanted(view)) {
+            if let Some(view) = views
+                .into_iter()
+                .find(|view| &*view.name == name && is_wanted(view))
+            {
                 return view;
             }
             tokio::task::yield_now().await;
@@ -183,7 +226,9 @@ impl Harness {
     pub(crate) async fn history(&self, is_wanted: impl Fn(&[Record]) -> bool) -> Vec<Record> {
         let start = Instant::now();
         loop {
-            let records = self.ask(|core| core.history(Instant::now()).cloned().collect::<Vec<_>>()).await;
+            let records = self
+                .ask(|core| core.history(Instant::now()).cloned().collect::<Vec<_>>())
+                .await;
             assert!(start.elapsed() < TEST_TIMEOUT, "timed out: {records:#?}");
             if is_wanted(&records) {
                 return records;
@@ -200,8 +245,11 @@ impl Harness {
 
 /// The counters of the test's kernel: 5 connections of the service `web`.
 fn counted() -> Connections {
-    let address =
-        |last| Frontend::Address { address: [10, 96, 0, last].into(), protocol: Protocol::Tcp, port: 80 };
+    let address = |last| Frontend::Address {
+        address: [10, 96, 0, last].into(),
+        protocol: Protocol::Tcp,
+        port: 80,
+    };
     Connections {
         served: [(address(1), 5)].into(),
         refused: [((address(9), RefusalReason::NoEndpoints), 3)].into(),

@@ -22,9 +22,15 @@ pub(crate) struct Answer {
 /// The answer to a GET; none if nothing listens there.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).await.ok()?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.expect("it takes a request");
+    stream
+        .write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())
+        .await
+        .expect("it takes a request");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("it answers");
+    stream
+        .read_to_string(&mut answer)
+        .await
+        .expect("it answers");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     Some(Answer {
         status: head[9..12].parse().expect("a status"),
@@ -41,8 +47,14 @@ pub(crate) fn loopback(last: u8) -> IpAddr {
         // Processes that start after each other begin with different ranges.
         let [.., high, low] = std::process::id().to_be_bytes();
         let begin = u16::from_be_bytes([high, low]);
-        let reserve = |range| TcpListener::bind((within(range, 255), 31000)).ok().map(|held| (range, held));
-        let free = (0..RANGES).map(|offset| begin.wrapping_add(offset) % RANGES).find_map(reserve);
+        let reserve = |range| {
+            TcpListener::bind((within(range, 255), 31000))
+                .ok()
+                .map(|held| (range, held))
+        };
+        let free = (0..RANGES)
+            .map(|offset| begin.wrapping_add(offset) % RANGES)
+            .find_map(reserve);
         free.expect("a range that no other process has")
     });
     within(*range, last).into()

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Instant};
 
 use contiv_model::{ChangeSet, Snapshot};
 use contiv_renderer::{
-    Description, Drift, ForeignChange, RenderError, Renderer, Report, Verification, Verifier, Watch,
-    dry_run::DryRun,
+    Description, Drift, ForeignChange, RenderError, Renderer, Report, Verification, Verifier,
+    Watch, dry_run::DryRun,
 };
 use futures::executor::block_on;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -65,7 +65,16 @@ impl TestRenderer {
                 inner: DryRun::new(),
             }) as Box<dyn Renderer>
         };
-        (RendererSpec::new(name, create), Self { mode, calls, foreign_changes, drift, can_watch })
+        (
+            RendererSpec::new(name, create),
+            Self {
+                mode,
+                calls,
+                foreign_changes,
+                drift,
+                can_watch,
+            },
+        )
     }
 
     pub(crate) fn set(&self, mode: Mode) {
@@ -74,8 +83,13 @@ impl TestRenderer {
 
     /// Simulates a foreign change of the dataplane.
     pub(crate) fn inject_foreign_change(&self, what: &str) {
-        let change = ForeignChange { what: what.to_owned(), by: None };
-        self.foreign_changes.send(Ok(change)).expect("a watch exists");
+        let change = ForeignChange {
+            what: what.to_owned(),
+            by: None,
+        };
+        self.foreign_changes
+            .send(Ok(change))
+            .expect("a watch exists");
     }
 
     /// Sets the drift that the verifier finds from now on.
@@ -105,7 +119,10 @@ impl TestRenderer {
             if let Some(call) = self.started_call() {
                 return call;
             }
-            assert!(start.elapsed() < TEST_TIMEOUT, "the renderer was not called in time");
+            assert!(
+                start.elapsed() < TEST_TIMEOUT,
+                "the renderer was not called in time"
+            );
             tokio::task::yield_now().await;
         }
     }
@@ -132,13 +149,17 @@ impl ScriptedRenderer {
     fn begin(&mut self, call: Call) -> Result<(), RenderError> {
         let _ = self.calls.send(call);
         // A finished test has dropped its handle. Nothing must hang then, or the node's threads would not end.
-        let mode = block_on(self.mode.wait_for(|mode| *mode != Mode::Hang)).map_or(Mode::Work, |mode| *mode);
+        let mode = block_on(self.mode.wait_for(|mode| *mode != Mode::Hang))
+            .map_or(Mode::Work, |mode| *mode);
         match mode {
             Mode::Work | Mode::Hang => Ok(()),
             Mode::Panic => panic!("failure injected by the test"),
             Mode::Fail => {
                 let reason = "failure injected by the test".to_owned();
-                Err(RenderError::Kernel { action: "do anything".to_owned(), reason })
+                Err(RenderError::Kernel {
+                    action: "do anything".to_owned(),
+                    reason,
+                })
             }
         }
     }
@@ -150,22 +171,34 @@ impl Renderer for ScriptedRenderer {
     }
 
     fn resync(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
-        self.begin(Call::Resync(snapshot.services.keys().map(ToString::to_string).collect()))?;
+        self.begin(Call::Resync(
+            snapshot.services.keys().map(ToString::to_string).collect(),
+        ))?;
         self.inner.resync(snapshot)
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
-        self.begin(Call::Update(changes.services.keys().map(ToString::to_string).collect()))?;
+        self.begin(Call::Update(
+            changes.services.keys().map(ToString::to_string).collect(),
+        ))?;
         let sent = Some(Instant::now());
-        Ok(Report { sent, ..self.inner.update(changes)? })
+        Ok(Report {
+            sent,
+            ..self.inner.update(changes)?
+        })
     }
 
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
         if !*self.can_watch.borrow() {
             let reason = "failure injected by the test".to_owned();
-            return Err(RenderError::Kernel { action: "watch".to_owned(), reason });
+            return Err(RenderError::Kernel {
+                action: "watch".to_owned(),
+                reason,
+            });
         }
-        Ok(Some(Box::new(ForeignChangeWatch(self.foreign_changes.subscribe()))))
+        Ok(Some(Box::new(ForeignChangeWatch(
+            self.foreign_changes.subscribe(),
+        ))))
     }
 
     fn heal(&mut self, snapshot: &Snapshot) -> Result<Report, RenderError> {
@@ -174,11 +207,17 @@ impl Renderer for ScriptedRenderer {
     }
 
     fn verifier(&self) -> Option<Box<dyn Verifier>> {
-        Some(Box::new(ScriptedVerifier { mode: self.mode.clone(), drift: self.drift.clone() }))
+        Some(Box::new(ScriptedVerifier {
+            mode: self.mode.clone(),
+            drift: self.drift.clone(),
+        }))
     }
 
     fn describe(&self) -> Description {
-        assert!(*self.mode.borrow() != Mode::Panic, "failure injected by the test");
+        assert!(
+            *self.mode.borrow() != Mode::Panic,
+            "failure injected by the test"
+        );
         self.inner.describe()
     }
 
@@ -195,7 +234,10 @@ impl Watch for ForeignChangeWatch {
             Ok(Ok(change)) => Ok(Some(change)),
             Ok(Err(())) => {
                 let reason = "failure injected by the test".to_owned();
-                Err(RenderError::Kernel { action: "tell anything".to_owned(), reason })
+                Err(RenderError::Kernel {
+                    action: "tell anything".to_owned(),
+                    reason,
+                })
             }
             // The renderer is gone.
             Err(_) => Ok(None),
@@ -210,7 +252,13 @@ struct ScriptedVerifier {
 
 impl Verifier for ScriptedVerifier {
     fn verify(&mut self, _: &Snapshot) -> Result<Verification, RenderError> {
-        assert!(*self.mode.borrow() != Mode::Panic, "failure injected by the test");
-        Ok(Verification { checked: 7, drift: self.drift.borrow().clone() })
+        assert!(
+            *self.mode.borrow() != Mode::Panic,
+            "failure injected by the test"
+        );
+        Ok(Verification {
+            checked: 7,
+            drift: self.drift.borrow().clone(),
+        })
     }
 }

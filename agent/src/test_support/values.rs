@@ -7,8 +7,15 @@ use contiv_store::{Batch, Change, Entry, FeedEvent, Snapshot};
 use serde_json::json;
 
 fn entry(kind: Kind, name: &str, value: String) -> Entry {
-    let key = Key::new(kind, "default", name).expect("a good name").to_path();
-    Entry { key, value: value.into(), create_revision: 1, mod_revision: 1 }
+    let key = Key::new(kind, "default", name)
+        .expect("a good name")
+        .to_path();
+    Entry {
+        key,
+        value: value.into(),
+        create_revision: 1,
+        mod_revision: 1,
+    }
 }
 
 /// A service on port 80 of 10.96.0.`last`.
@@ -45,9 +52,17 @@ pub(crate) fn local_slice(name: &str, ready: &[bool]) -> Entry {
 
 /// The Node object of the harness' node, with one address.
 pub(crate) fn node(address: IpAddr) -> Entry {
-    let key = Key::new(Kind::Node, "", "n1").expect("a good name").to_path();
-    let value = json!({"name": "n1", "addresses": [{"type": "NodeInternalIP", "address": address}]});
-    Entry { key, value: value.to_string().into(), create_revision: 1, mod_revision: 1 }
+    let key = Key::new(Kind::Node, "", "n1")
+        .expect("a good name")
+        .to_path();
+    let value =
+        json!({"name": "n1", "addresses": [{"type": "NodeInternalIP", "address": address}]});
+    Entry {
+        key,
+        value: value.to_string().into(),
+        create_revision: 1,
+        mod_revision: 1,
+    }
 }
 
 /// A service whose value cannot be read.
@@ -66,7 +81,11 @@ pub(crate) fn slice(name: &str, last: u8) -> Entry {
 }
 
 pub(crate) fn snapshot(revision: i64, entries: Vec<Entry>) -> FeedEvent {
-    FeedEvent::Snapshot(Snapshot { revision, entries, problems: Vec::new() })
+    FeedEvent::Snapshot(Snapshot {
+        revision,
+        entries,
+        problems: Vec::new(),
+    })
 }
 
 pub(crate) fn put(entry: Entry) -> Change {

@@ -37,12 +37,20 @@ impl Agent {
     fn start_command(mut command: Command, logged: &str) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
-        let mut agent =
-            Self { process: KillOnDrop(process), log, address: String::new(), healthz: String::new() };
+        let mut agent = Self {
+            process: KillOnDrop(process),
+            log,
+            address: String::new(),
+            healthz: String::new(),
+        };
         let (mut line, mut printed) = (String::new(), String::new());
         while !line.contains(logged) {
             line.clear();
-            assert_ne!(agent.log.read_line(&mut line).unwrap(), 0, "the agent ended:\n{printed}");
+            assert_ne!(
+                agent.log.read_line(&mut line).unwrap(),
+                0,
+                "the agent ended:\n{printed}"
+            );
             printed += &line;
             if let Some((_, address)) = line.split_once("listen=") {
                 address.trim().clone_into(&mut agent.address);
@@ -55,7 +63,11 @@ impl Agent {
     }
 
     pub(crate) fn get(&self, path: &str) -> String {
-        get(&self.address, path).split_once("\r\n\r\n").unwrap().1.to_owned()
+        get(&self.address, path)
+            .split_once("\r\n\r\n")
+            .unwrap()
+            .1
+            .to_owned()
     }
 
     /// Polls until the answer is as expected.
@@ -87,7 +99,13 @@ pub(crate) struct KillOnDrop(pub(crate) Child);
 impl KillOnDrop {
     pub(crate) fn signal(&self, signal: &str) {
         let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([&format!("-{signal}"), &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Its exit code, once it has ended.
@@ -123,11 +141,26 @@ pub(crate) fn get(address: &str, path: &str) -> String {
 pub(crate) fn arguments(folder: &Path, listen: &str) -> Vec<String> {
     let store = format!("dir:{}", text(&folder.join("manifests")));
     let state = folder.join("state");
-    ["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", listen, "--store", &store]
-        .into_iter()
-        .chain(["--state-dir", text(&state), "--healthz-listen", "127.0.0.1:0"])
-        .map(str::to_owned)
-        .collect()
+    [
+        "agent",
+        "--renderers",
+        "dry-run",
+        "--node-name",
+        "n1",
+        "--listen",
+        listen,
+        "--store",
+        &store,
+    ]
+    .into_iter()
+    .chain([
+        "--state-dir",
+        text(&state),
+        "--healthz-listen",
+        "127.0.0.1:0",
+    ])
+    .map(str::to_owned)
+    .collect()
 }
 
 fn run_owned(arguments: &[String]) -> Run {
@@ -168,7 +201,9 @@ fn external_workload_of_folder_is_a_backend() {
     // The first workload comes while the agent runs.
     let path = folder.path().join("manifests/billing.yaml");
     fs::write(&path, billing("192.0.2.7")).unwrap();
-    agent.wait_for("/renderers/dry-run/dump", |dump| dump.contains("192.0.2.7 . 8080"));
+    agent.wait_for("/renderers/dry-run/dump", |dump| {
+        dump.contains("192.0.2.7 . 8080")
+    });
     fs::write(&path, billing("192.0.2.8")).unwrap();
     agent.wait_for("/renderers/dry-run/dump", |dump| {
         dump.contains("192.0.2.8 . 8080") && !dump.contains("192.0.2.7")
@@ -176,9 +211,15 @@ fn external_workload_of_folder_is_a_backend() {
     // A start with workloads, and then without.
     drop(agent);
     let agent = Agent::start(folder.path());
-    assert!(agent.get("/renderers/dry-run/dump").contains("192.0.2.8 . 8080"));
+    assert!(
+        agent
+            .get("/renderers/dry-run/dump")
+            .contains("192.0.2.8 . 8080")
+    );
     fs::remove_file(&path).unwrap();
-    agent.wait_for("/renderers/dry-run/dump", |dump| !dump.contains("192.0.2.8"));
+    agent.wait_for("/renderers/dry-run/dump", |dump| {
+        !dump.contains("192.0.2.8")
+    });
 }
 
 #[test]
@@ -186,10 +227,20 @@ fn changed_manifest_is_rendered_unless_it_is_broken() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let file = folder.path().join("manifests/web.yaml");
-    assert!(agent.get("/renderers/dry-run/dump").contains("10.1.0.7 . 8080"));
+    assert!(
+        agent
+            .get("/renderers/dry-run/dump")
+            .contains("10.1.0.7 . 8080")
+    );
     fs::write(&file, web("web", 7).replace("10.1.0.7", "10.1.0.9")).unwrap();
-    agent.wait_for("/renderers/dry-run/dump", |dump| dump.contains("10.1.0.9 . 8080"));
-    fs::write(&file, web("web", 7).replace("clusterIP: 10.96.0.7", "clusterIP: 10.96.0.777")).unwrap();
+    agent.wait_for("/renderers/dry-run/dump", |dump| {
+        dump.contains("10.1.0.9 . 8080")
+    });
+    fs::write(
+        &file,
+        web("web", 7).replace("clusterIP: 10.96.0.7", "clusterIP: 10.96.0.777"),
+    )
+    .unwrap();
     let quarantine = agent.wait_for("/quarantine", |quarantine| quarantine != "[]");
     for part in ["Service shop/web", "spec.clusterIP", "last good"] {
         assert!(quarantine.contains(part), "{part} is not in: {quarantine}");
@@ -247,13 +298,19 @@ fn healthz_address_in_use_is_taken_over_when_it_is_free() {
     let other = TcpListener::bind(port.address()).unwrap();
     let address = port.address().to_string();
     let mut arguments = arguments(folder.path(), "127.0.0.1:0");
-    let position = arguments.iter().position(|argument| argument == "--healthz-listen").unwrap();
+    let position = arguments
+        .iter()
+        .position(|argument| argument == "--healthz-listen")
+        .unwrap();
     arguments[position + 1].clone_from(&address);
     let agent = Agent::start_waiting_for(&arguments, "ready: ");
     drop(other);
     let start = Instant::now();
     while TcpStream::connect(&address).is_err() {
-        assert!(start.elapsed() < TEST_TIMEOUT, "nobody listens on {address}");
+        assert!(
+            start.elapsed() < TEST_TIMEOUT,
+            "nobody listens on {address}"
+        );
         thread::sleep(Duration::from_millis(20));
     }
     assert!(get(&address, "/healthz").starts_with("HTTP/1.0 200"));
@@ -265,13 +322,19 @@ fn sigterm_ends_the_agent_and_sighup_is_resync() {
     let folder = folder();
     let mut agent = Agent::start(folder.path());
     agent.signal("HUP");
-    agent.wait_for("/controller/event-history", |history| history.contains("\"SIGHUP\""));
+    agent.wait_for("/controller/event-history", |history| {
+        history.contains("\"SIGHUP\"")
+    });
     let start = Instant::now();
     agent.signal("TERM");
     let status = agent.process.0.wait().unwrap();
     assert_eq!(status.code(), Some(0));
     // systemd kills it after 90 s.
-    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        start.elapsed()
+    );
     let mut log = String::new();
     agent.log.read_to_string(&mut log).unwrap();
     assert!(log.contains("the dataplane stays in place"), "{log}");
@@ -288,11 +351,29 @@ fn second_agent_and_cleanup_are_refused_while_one_runs() {
         "{second:?}"
     );
     let state = folder.path().join("state");
-    let cleanup = run(&["cleanup", "--renderers", "dry-run", "--state-dir", text(&state)]);
-    assert!(cleanup.code == 1 && cleanup.err.contains(&pid), "{cleanup:?}");
+    let cleanup = run(&[
+        "cleanup",
+        "--renderers",
+        "dry-run",
+        "--state-dir",
+        text(&state),
+    ]);
+    assert!(
+        cleanup.code == 1 && cleanup.err.contains(&pid),
+        "{cleanup:?}"
+    );
     drop(agent);
-    let cleanup = run(&["cleanup", "--renderers", "dry-run", "--state-dir", text(&state)]);
-    assert_eq!((cleanup.code, cleanup.out.as_str()), (0, "dry-run: nothing to remove\n"));
+    let cleanup = run(&[
+        "cleanup",
+        "--renderers",
+        "dry-run",
+        "--state-dir",
+        text(&state),
+    ]);
+    assert_eq!(
+        (cleanup.code, cleanup.out.as_str()),
+        (0, "dry-run: nothing to remove\n")
+    );
 }
 
 #[test]
@@ -304,14 +385,25 @@ fn start_failure_is_named_with_a_hint() {
         let other = tempfile::tempdir().unwrap();
         fs::create_dir(other.path().join("manifests")).unwrap();
         let mut arguments = arguments(other.path(), "127.0.0.1:0");
-        let position = arguments.iter().position(|argument| *argument == flag).unwrap();
+        let position = arguments
+            .iter()
+            .position(|argument| *argument == flag)
+            .unwrap();
         value.clone_into(&mut arguments[position + 1]);
         run_owned(&arguments)
     };
     for (flag, value, expected) in [
-        ("--listen", taken.as_str(), &["--listen", taken.as_str(), "in use"][..]),
+        (
+            "--listen",
+            taken.as_str(),
+            &["--listen", taken.as_str(), "in use"][..],
+        ),
         ("--store", "dir:/nowhere", &["--store", "/nowhere"]),
-        ("--state-dir", "/proc/nowhere", &["--state-dir", "/proc/nowhere"]),
+        (
+            "--state-dir",
+            "/proc/nowhere",
+            &["--state-dir", "/proc/nowhere"],
+        ),
     ] {
         let run = with(flag, value);
         assert_eq!(run.code, 1, "{run:?}");

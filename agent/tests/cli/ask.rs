@@ -15,7 +15,11 @@ use crate::{
 };
 
 fn ask(agent: &Agent, arguments: &[&str]) -> Run {
-    run(&[arguments, &["--agent", &format!("http://{}", agent.address)]].concat())
+    run(&[
+        arguments,
+        &["--agent", &format!("http://{}", agent.address)],
+    ]
+    .concat())
 }
 
 #[test]
@@ -34,17 +38,27 @@ fn services_and_their_backends_are_shown_in_every_form() {
         all.starts_with("NAMESPACE") && all.contains("INTERNAL-POLICY") && all.contains("Random"),
         "{all}"
     );
-    assert_eq!(ask(&agent, &["services", "-A", "-o", "name"]).out, "shop/web\n");
-    let one: Value = serde_json::from_str(&ask(&agent, &["services", "shop/web", "-o", "json"]).out).unwrap();
+    assert_eq!(
+        ask(&agent, &["services", "-A", "-o", "name"]).out,
+        "shop/web\n"
+    );
+    let one: Value =
+        serde_json::from_str(&ask(&agent, &["services", "shop/web", "-o", "json"]).out).unwrap();
     assert_eq!(one["id"], "shop/web");
     let yaml = ask(&agent, &["services", "shop/web", "-o", "yaml"]).out;
     assert!(yaml.contains("id: shop/web"), "{yaml}");
 
     let backends = ask(&agent, &["backends", "shop/web"]).out;
-    assert!(backends.contains("80/TCP (http)   10.1.0.7:8080   ready   no      1"), "{backends}");
+    assert!(
+        backends.contains("80/TCP (http)   10.1.0.7:8080   ready   no      1"),
+        "{backends}"
+    );
     let json: Value =
         serde_json::from_str(&ask(&agent, &["backends", "shop/web", "-o", "json"]).out).unwrap();
-    assert_eq!((&json[0]["service"], &json[0]["address"]), (&"shop/web".into(), &"10.1.0.7".into()));
+    assert_eq!(
+        (&json[0]["service"], &json[0]["address"]),
+        (&"shop/web".into(), &"10.1.0.7".into())
+    );
 }
 
 #[test]
@@ -61,27 +75,64 @@ fn rows_are_sorted_and_stand_without_header_on_demand() {
     };
     assert_eq!(names(&["--no-headers"]), "api db web");
     assert_eq!(names(&["--sort-by", "cluster-ip"]), "NAME web db api");
-    assert_eq!(names(&["--sort-by", ".cluster_ips[0]", "--no-headers"]), "web db api");
-    assert_eq!(names(&["--sort-by", "cluster-ip", "-o", "name"]), "shop/web shop/db shop/api");
+    assert_eq!(
+        names(&["--sort-by", ".cluster_ips[0]", "--no-headers"]),
+        "web db api"
+    );
+    assert_eq!(
+        names(&["--sort-by", "cluster-ip", "-o", "name"]),
+        "shop/web shop/db shop/api"
+    );
     let wrong = ask(&agent, &["services", "-n", "shop", "--sort-by", "size"]);
-    assert!(wrong.code == 2 && wrong.err.contains("valid columns: name, type, cluster-ip"), "{wrong:?}");
-    let backends = ask(&agent, &["backends", "-n", "shop", "--sort-by", "backend", "--no-headers"]).out;
-    let of: Vec<&str> = backends.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert!(
+        wrong.code == 2 && wrong.err.contains("valid columns: name, type, cluster-ip"),
+        "{wrong:?}"
+    );
+    let backends = ask(
+        &agent,
+        &[
+            "backends",
+            "-n",
+            "shop",
+            "--sort-by",
+            "backend",
+            "--no-headers",
+        ],
+    )
+    .out;
+    let of: Vec<&str> = backends
+        .lines()
+        .map(|line| line.split_whitespace().next().unwrap())
+        .collect();
     assert_eq!(of, ["web", "db", "api"], "{backends}");
-    assert_eq!(ask(&agent, &["events", "--no-headers", "--last", "1"]).out.lines().count(), 1);
+    assert_eq!(
+        ask(&agent, &["events", "--no-headers", "--last", "1"])
+            .out
+            .lines()
+            .count(),
+        1
+    );
 }
 
 #[test]
 fn types_are_those_of_stored_services() {
     let folder = folder();
     let port = "spec: {type: NodePort, ";
-    let node_port =
-        web("np", 8).replacen("spec: {", port, 1).replace("port: 80,", "port: 80, nodePort: 30080,");
+    let node_port = web("np", 8)
+        .replacen("spec: {", port, 1)
+        .replace("port: 80,", "port: 80, nodePort: 30080,");
     let balancer = web("lb", 9).replacen("spec: {", "spec: {type: LoadBalancer, ", 1);
-    fs::write(folder.path().join("manifests/more.yaml"), [node_port, balancer].join("---\n")).unwrap();
+    fs::write(
+        folder.path().join("manifests/more.yaml"),
+        [node_port, balancer].join("---\n"),
+    )
+    .unwrap();
     let agent = Agent::start(folder.path());
     let all = ask(&agent, &["services", "-A", "--no-headers"]).out;
-    let types: Vec<&str> = all.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
+    let types: Vec<&str> = all
+        .lines()
+        .map(|line| line.split_whitespace().nth(2).unwrap())
+        .collect();
     assert_eq!(types, ["LoadBalancer", "NodePort", "ClusterIP"], "{all}");
 }
 
@@ -95,10 +146,18 @@ fn services_left_to_another_proxy_are_mentioned() {
     let note = "note: left to another proxy by the label service.kubernetes.io/service-proxy-name: shop/db (cilium)\n";
     let all = ask(&agent, &["services", "-A"]);
     assert_eq!((all.code, all.err.as_str()), (0, note));
-    assert!(ask(&agent, &["status"]).out.contains("1 service to another proxy by label"));
+    assert!(
+        ask(&agent, &["status"])
+            .out
+            .contains("1 service to another proxy by label")
+    );
     let named = ask(&agent, &["services", "shop/db"]);
     assert!(named.code == 1 && named.err.contains(note), "{named:?}");
-    assert_eq!(ask(&agent, &["services"]).err.matches("note:").count(), 0, "another namespace");
+    assert_eq!(
+        ask(&agent, &["services"]).err.matches("note:").count(),
+        0,
+        "another namespace"
+    );
     let manifests = folder.path().join("manifests");
     let rendered = run(&["render", "-f", manifests.to_str().unwrap()]);
     assert_eq!((rendered.code, rendered.err.as_str()), (0, note));
@@ -141,10 +200,17 @@ fn service_without_address_is_listed_with_its_reason() {
     let rendered = crate::contiv::run(&["render", "-f", text(&manifests)]);
     assert_eq!((rendered.code, rendered.err.as_str()), (0, note));
     let json: Value =
-        serde_json::from_str(&ask(&agent, &["services", "ingress/controller", "-o", "json"]).out).unwrap();
-    assert_eq!((&json["id"], &json["not_served"]), (&"ingress/controller".into(), &"no-address".into()));
+        serde_json::from_str(&ask(&agent, &["services", "ingress/controller", "-o", "json"]).out)
+            .unwrap();
+    assert_eq!(
+        (&json["id"], &json["not_served"]),
+        (&"ingress/controller".into(), &"no-address".into())
+    );
     let status = ask(&agent, &["status"]).out;
-    assert!(status.contains("1 service, 1 port, 1 backend;"), "only what is served counts: {status}");
+    assert!(
+        status.contains("1 service, 1 port, 1 backend;"),
+        "only what is served counts: {status}"
+    );
     assert!(
         status.contains("unserved  1 service without address and node port: ingress/controller\n"),
         "{status}"
@@ -171,13 +237,25 @@ fn headless_and_alias_services_are_listed_on_request() {
     ];
     assert_eq!(lines.len(), 5, "{all}");
     for (line, (start, end)) in lines[1..].iter().zip(expected) {
-        assert!(line.starts_with(start) && line.ends_with(end), "{start} {end}: {all}");
+        assert!(
+            line.starts_with(start) && line.ends_with(end),
+            "{start} {end}: {all}"
+        );
     }
-    assert_eq!(ask(&agent, &["services", "-A", "-o", "name"]).out, "ingress/controller\nshop/web\n");
-    for (named, reason) in [("ingress/db", "it is headless"), ("ingress/mail", "an alias in DNS")] {
+    assert_eq!(
+        ask(&agent, &["services", "-A", "-o", "name"]).out,
+        "ingress/controller\nshop/web\n"
+    );
+    for (named, reason) in [
+        ("ingress/db", "it is headless"),
+        ("ingress/mail", "an alias in DNS"),
+    ] {
         for command in ["services", "backends"] {
             let run = ask(&agent, &[command, named]);
-            assert!(run.code == 1 && run.err.contains(reason) && run.out.is_empty(), "{run:?}");
+            assert!(
+                run.code == 1 && run.err.contains(reason) && run.out.is_empty(),
+                "{run:?}"
+            );
         }
         let all = ask(&agent, &["services", "--all", named, "-o", "json"]);
         assert_eq!(all.code, 0, "{all:?}");
@@ -189,7 +267,10 @@ fn address_of_agent_needs_no_scheme() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let run = run(&["services", "-A", "-o", "name", "--agent", &agent.address]);
-    assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, "shop/web\n", ""));
+    assert_eq!(
+        (run.code, run.out.as_str(), run.err.as_str()),
+        (0, "shop/web\n", "")
+    );
 }
 
 #[test]
@@ -199,46 +280,79 @@ fn shell_completes_services_of_agent() {
     let complete = |words: &[&str]| {
         let mut command = command(&[&["--", "contiv"], words].concat());
         // As bash's completion function calls it, with the cursor in the last word.
-        command.env("CONTIV_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", words.len().to_string());
-        command.env("_CLAP_IFS", "\n").env("_CLAP_COMPLETE_COMP_TYPE", "9");
-        command.env("_CLAP_COMPLETE_SPACE", "true").env("CONTIV_AGENT", &agent.address);
+        command
+            .env("CONTIV_COMPLETE", "bash")
+            .env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        command
+            .env("_CLAP_IFS", "\n")
+            .env("_CLAP_COMPLETE_COMP_TYPE", "9");
+        command
+            .env("_CLAP_COMPLETE_SPACE", "true")
+            .env("CONTIV_AGENT", &agent.address);
         let output = command.output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    for words in [&["services", "sh"][..], &["backends", "shop/"], &["events", "s"], &["trace", "--to", "sh"]]
-    {
+    for words in [
+        &["services", "sh"][..],
+        &["backends", "shop/"],
+        &["events", "s"],
+        &["trace", "--to", "sh"],
+    ] {
         assert_eq!(complete(words).trim(), "shop/web", "{words:?}");
     }
     assert_eq!(complete(&["services", "-n", "s"]).trim(), "shop");
     assert_eq!(complete(&["get", "svc", "sh"]).trim(), "shop/web");
     assert_eq!(complete(&["get", "svc/w"]).trim(), "svc/web");
-    assert_eq!(complete(&["get", "endpoints"]).trim(), "endpoints\nendpointslice");
+    assert_eq!(
+        complete(&["get", "endpoints"]).trim(),
+        "endpoints\nendpointslice"
+    );
     assert!(complete(&["serv"]).contains("services"));
 }
 
 #[test]
 fn health_checks_and_held_deletions_are_commands() {
     let folder = folder();
-    let policy = "spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 31999, ";
+    let policy =
+        "spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 31999, ";
     let balancer = web("lb", 9).replacen("spec: {", policy, 1);
     fs::write(folder.path().join("manifests/lb.yaml"), balancer).unwrap();
     let agent = Agent::start(folder.path());
     agent.wait_for("/health-checks", |answer| answer.contains("shop/lb"));
     let all = ask(&agent, &["health-checks", "-A"]);
     assert_eq!((all.code, all.err.as_str()), (0, ""));
-    assert!(all.out.contains("shop") && all.out.contains("31999") && all.out.contains("none"), "{}", all.out);
-    assert_eq!(ask(&agent, &["health-checks", "-A", "-o", "name"]).out, "shop/lb\n");
+    assert!(
+        all.out.contains("shop") && all.out.contains("31999") && all.out.contains("none"),
+        "{}",
+        all.out
+    );
+    assert_eq!(
+        ask(&agent, &["health-checks", "-A", "-o", "name"]).out,
+        "shop/lb\n"
+    );
     let missing = ask(&agent, &["health-checks", "shop/web"]);
     assert!(
-        missing.code == 1 && missing.err.contains("the agent has no health check shop/web"),
+        missing.code == 1
+            && missing
+                .err
+                .contains("the agent has no health check shop/web"),
         "{missing:?}"
     );
 
     let none = ask(&agent, &["confirm-deletions"]);
-    assert_eq!((none.code, none.out.as_str()), (0, "deletions: none are held\n"), "{none:?}");
+    assert_eq!(
+        (none.code, none.out.as_str()),
+        (0, "deletions: none are held\n"),
+        "{none:?}"
+    );
     let resync = ask(&agent, &["resync"]);
-    assert!(resync.code == 0 && resync.out.starts_with("resync: requested"), "{resync:?}");
-    agent.wait_for("/controller/event-history", |history| history.contains("\"POST /controller/resync\""));
+    assert!(
+        resync.code == 0 && resync.out.starts_with("resync: requested"),
+        "{resync:?}"
+    );
+    agent.wait_for("/controller/event-history", |history| {
+        history.contains("\"POST /controller/resync\"")
+    });
 }
 
 #[test]
@@ -249,7 +363,8 @@ fn status_of_dry_run_has_no_error_in_it() {
     assert_eq!(run.code, 0);
     assert!(!run.out.contains("503"), "{}", run.out);
     assert!(
-        run.out.ends_with("connections are not counted: that needs the renderer nftables\n"),
+        run.out
+            .ends_with("connections are not counted: that needs the renderer nftables\n"),
         "{}",
         run.out
     );
@@ -259,11 +374,19 @@ fn status_of_dry_run_has_no_error_in_it() {
 fn events_name_manifest_that_cannot_be_read() {
     let folder = folder();
     let agent = Agent::start(folder.path());
-    fs::write(folder.path().join("manifests/bad.yaml"), web("bad", 8).replace("port: 80,", "port: 99999,"))
-        .unwrap();
+    fs::write(
+        folder.path().join("manifests/bad.yaml"),
+        web("bad", 8).replace("port: 80,", "port: 99999,"),
+    )
+    .unwrap();
     agent.wait_for("/quarantine", |answer| answer.contains("shop/bad"));
     let events = ask(&agent, &["events", "-o", "wide"]).out;
-    for part in ["cannot be read: ", "bad.yaml", "Service shop/bad", "spec.ports[0].port"] {
+    for part in [
+        "cannot be read: ",
+        "bad.yaml",
+        "Service shop/bad",
+        "spec.ports[0].port",
+    ] {
         assert!(events.contains(part), "{part} is not in:\n{events}");
     }
 }
@@ -272,10 +395,17 @@ fn events_name_manifest_that_cannot_be_read() {
 fn watched_services_beyond_screen_are_counted() {
     let folder = folder();
     let many: Vec<String> = (20..60).map(|i| web(&format!("s{i}"), i)).collect();
-    fs::write(folder.path().join("manifests/many.yaml"), many.join("---\n")).unwrap();
+    fs::write(
+        folder.path().join("manifests/many.yaml"),
+        many.join("---\n"),
+    )
+    .unwrap();
     let agent = Agent::start(folder.path());
     let contiv = env!("CARGO_BIN_EXE_contiv");
-    let line = format!("stty rows 24 cols 80 && timeout 5 {contiv} services -A -w --agent {}", agent.address);
+    let line = format!(
+        "stty rows 24 cols 80 && timeout 5 {contiv} services -A -w --agent {}",
+        agent.address
+    );
     let output = std::process::Command::new("script")
         .args(["-qec", &line, "/dev/null"])
         .env("TERM", "xterm")
@@ -290,7 +420,10 @@ fn watched_services_beyond_screen_are_counted() {
 /// A command that goes on is killed after a minute.
 fn press(agent: &Agent, command: &str, until: &str, keys: &str) -> (Option<i32>, String) {
     let contiv = env!("CARGO_BIN_EXE_contiv");
-    let line = format!("timeout --foreground 60 {contiv} {command} --agent {}", agent.address);
+    let line = format!(
+        "timeout --foreground 60 {contiv} {command} --agent {}",
+        agent.address
+    );
     let mut script = std::process::Command::new("script")
         .args(["-qec", &line, "/dev/null"])
         .env("TERM", "xterm")
@@ -302,7 +435,11 @@ fn press(agent: &Agent, command: &str, until: &str, keys: &str) -> (Option<i32>,
     let mut stdout = script.stdout.take().unwrap();
     while !String::from_utf8_lossy(&output).contains(until) {
         let read = stdout.read(&mut part).unwrap();
-        assert!(read > 0, "{command} has ended: {}", String::from_utf8_lossy(&output));
+        assert!(
+            read > 0,
+            "{command} has ended: {}",
+            String::from_utf8_lossy(&output)
+        );
         output.extend_from_slice(&part[..read]);
     }
     let mut stdin = script.stdin.take().unwrap();
@@ -316,7 +453,10 @@ fn press(agent: &Agent, command: &str, until: &str, keys: &str) -> (Option<i32>,
 fn keys_end_watched_commands_on_terminals() {
     let folder = folder();
     let agent = Agent::start(folder.path());
-    for (command, until) in [("status --watch", "in quarantine"), ("services -A -w", "10.96.0.7")] {
+    for (command, until) in [
+        ("status --watch", "in quarantine"),
+        ("services -A -w", "10.96.0.7"),
+    ] {
         for key in ["q", "\x1b"] {
             let (code, screen) = press(&agent, command, until, key);
             assert_eq!(code, Some(0), "{command}, {key:?}: {screen}");
@@ -329,10 +469,15 @@ fn keys_end_watched_commands_on_terminals() {
 #[test]
 fn labels_select_services() {
     let folder = folder();
-    let labelled = web("api", 8).replacen("namespace: shop", "namespace: shop, labels: {app: api}", 1);
+    let labelled =
+        web("api", 8).replacen("namespace: shop", "namespace: shop, labels: {app: api}", 1);
     fs::write(folder.path().join("manifests/api.yaml"), labelled).unwrap();
     let agent = Agent::start(folder.path());
-    for (selector, expected) in [("app=api", "shop/api\n"), ("!app", "shop/web\n"), ("app in (x)", "")] {
+    for (selector, expected) in [
+        ("app=api", "shop/api\n"),
+        ("!app", "shop/web\n"),
+        ("app in (x)", ""),
+    ] {
         let run = ask(&agent, &["services", "-A", "-o", "name", "-l", selector]);
         assert_eq!((run.code, run.out.as_str()), (0, expected), "{selector}");
     }
@@ -356,18 +501,40 @@ fn events_show_the_change_and_the_result_of_each_renderer() {
     let agent = Agent::start(folder.path());
     let run = ask(&agent, &["events"]);
     assert_eq!((run.code, run.err.as_str()), (0, ""));
-    assert!(run.out.contains("snapshot") && run.out.contains("dry-run "), "{}", run.out);
-    assert_eq!(ask(&agent, &["events", "shop/web", "-o", "name"]).out, "1\n");
-    for chosen in [&["web", "-n", "shop"][..], &["-n", "shop"], &["-l", "!app"], &["-A"]] {
+    assert!(
+        run.out.contains("snapshot") && run.out.contains("dry-run "),
+        "{}",
+        run.out
+    );
+    assert_eq!(
+        ask(&agent, &["events", "shop/web", "-o", "name"]).out,
+        "1\n"
+    );
+    for chosen in [
+        &["web", "-n", "shop"][..],
+        &["-n", "shop"],
+        &["-l", "!app"],
+        &["-A"],
+    ] {
         let run = ask(&agent, &[&["events", "-o", "name"], chosen].concat());
         assert_eq!((run.code, run.out.as_str()), (0, "1\n"), "{chosen:?}");
     }
-    for other in [&["shop/wbe"][..], &["web"], &["-n", "other"], &["-l", "app"]] {
+    for other in [
+        &["shop/wbe"][..],
+        &["web"],
+        &["-n", "other"],
+        &["-l", "app"],
+    ] {
         let run = ask(&agent, &[&["events"], other].concat());
         assert_eq!((run.code, run.out.as_str()), (0, ""), "{other:?}");
         assert!(run.err.contains("no events found"), "{}", run.err);
         let is_name = !other[0].starts_with('-');
-        assert_eq!(run.err.contains("did you mean shop/web?"), is_name, "{}", run.err);
+        assert_eq!(
+            run.err.contains("did you mean shop/web?"),
+            is_name,
+            "{}",
+            run.err
+        );
     }
 }
 
@@ -385,14 +552,25 @@ fn status_reports_each_problem_and_exit_code_1() {
     ] {
         assert!(well.out.contains(part), "{part} is not in:\n{}", well.out);
     }
-    fs::write(folder.path().join("manifests/bad.yaml"), web("bad", 8).replace("port: 80,", "port: 99999,"))
-        .unwrap();
+    fs::write(
+        folder.path().join("manifests/bad.yaml"),
+        web("bad", 8).replace("port: 80,", "port: 99999,"),
+    )
+    .unwrap();
     agent.wait_for("/quarantine", |answer| answer.contains("shop/bad"));
     let ill = ask(&agent, &["status"]);
     assert_eq!(ill.code, 1);
-    assert!(ill.out.contains("shop/bad: spec.ports[0].port: 99999 is not a number"), "{}", ill.out);
+    assert!(
+        ill.out
+            .contains("shop/bad: spec.ports[0].port: 99999 is not a number"),
+        "{}",
+        ill.out
+    );
     let json: Value = serde_json::from_str(&ask(&agent, &["status", "-o", "json"]).out).unwrap();
-    assert_eq!((&json["status"]["node"], &json["sizes"]["services"]), (&"n1".into(), &1.into()));
+    assert_eq!(
+        (&json["status"]["node"], &json["sizes"]["services"]),
+        (&"n1".into(), &1.into())
+    );
 }
 
 #[test]
@@ -405,16 +583,33 @@ fn address_conflict_is_shown_by_status_services_and_trace() {
     let expected = "shop/web does not get 10.96.0.7:80/tcp, which shop/twin holds\n";
     assert!(status.out.contains(expected), "{}", status.out);
     let services = ask(&agent, &["services", "-n", "shop"]).out;
-    assert!(services.lines().next().unwrap().ends_with("LOST"), "{services}");
-    assert!(services.contains("10.96.0.7:80/tcp to shop/twin"), "{services}");
+    assert!(
+        services.lines().next().unwrap().ends_with("LOST"),
+        "{services}"
+    );
+    assert!(
+        services.contains("10.96.0.7:80/tcp to shop/twin"),
+        "{services}"
+    );
     // Neither has a creation time.
-    let trace = ask(&agent, &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80/tcp"]).out;
-    assert!(trace.contains("shop/twin holds it") && !trace.contains("is older"), "{trace}");
+    let trace = ask(
+        &agent,
+        &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80/tcp"],
+    )
+    .out;
+    assert!(
+        trace.contains("shop/twin holds it") && !trace.contains("is older"),
+        "{trace}"
+    );
 
     fs::remove_file(folder.path().join("manifests/twin.yaml")).unwrap();
     let start = std::time::Instant::now();
     while ask(&agent, &["status"]).code != 0 {
-        assert!(start.elapsed().as_secs() < 60, "{}", ask(&agent, &["status"]).out);
+        assert!(
+            start.elapsed().as_secs() < 60,
+            "{}",
+            ask(&agent, &["status"]).out
+        );
     }
     assert!(!ask(&agent, &["services", "-A"]).out.contains("LOST"));
 }
@@ -425,7 +620,11 @@ fn top_without_counters_says_why() {
     let agent = Agent::start(folder.path());
     let run = ask(&agent, &["top", "--once"]);
     assert_eq!((run.code, run.out.as_str()), (1, ""));
-    assert!(run.err.contains("no renderer that counts connections runs"), "{}", run.err);
+    assert!(
+        run.err.contains("no renderer that counts connections runs"),
+        "{}",
+        run.err
+    );
     assert_eq!(ask(&agent, &["top", "--interval", "1ms"]).code, 2);
 }
 
@@ -434,13 +633,19 @@ fn watch_shows_later_changes() {
     let folder = folder();
     let agent = Agent::start(folder.path());
     let server = format!("http://{}", agent.address);
-    let mut command = command(&["services", "-A", "--watch", "-o", "name", "--agent", &server]);
+    let mut command = command(&[
+        "services", "-A", "--watch", "-o", "name", "--agent", &server,
+    ]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
     let mut lines = lines.map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("shop/web"));
     fs::write(folder.path().join("manifests/api.yaml"), web("api", 8)).unwrap();
-    assert_eq!(lines.next().as_deref(), Some("shop/api"), "what was shown is not shown again");
+    assert_eq!(
+        lines.next().as_deref(),
+        Some("shop/api"),
+        "what was shown is not shown again"
+    );
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -450,12 +655,24 @@ fn commands_without_agent_fail_and_environment_selects_another() {
     // Nothing listens on it.
     let port = ReservedPort::new().unwrap();
     let address = port.address();
-    for arguments in [&["services"][..], &["backends"], &["events"], &["status"], &["top", "--once"]] {
+    for arguments in [
+        &["services"][..],
+        &["backends"],
+        &["events"],
+        &["status"],
+        &["top", "--once"],
+    ] {
         let mut command = command(arguments);
-        let output = command.env("CONTIV_AGENT", format!("http://{address}")).output().unwrap();
+        let output = command
+            .env("CONTIV_AGENT", format!("http://{address}"))
+            .output()
+            .unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
-        assert!(error.contains(&address.to_string()) && error.contains("is the agent running?"), "{error}");
+        assert!(
+            error.contains(&address.to_string()) && error.contains("is the agent running?"),
+            "{error}"
+        );
     }
 }
 
@@ -468,13 +685,23 @@ fn colours_are_for_terminals() {
     // `script` runs it on its own terminal.
     let on_terminal = |settings: &str| {
         let contiv = env!("CARGO_BIN_EXE_contiv");
-        let line = format!("{settings} {contiv} status --agent http://{}", agent.address);
+        let line = format!(
+            "{settings} {contiv} status --agent http://{}",
+            agent.address
+        );
         let mut script = std::process::Command::new("script");
-        let output = script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").output().unwrap();
+        let output = script
+            .args(["-qec", &line, "/dev/null"])
+            .env("TERM", "xterm")
+            .output()
+            .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(on_terminal("").contains("\x1b[32m"), "ready is green");
-    assert!(!on_terminal("env NO_COLOR=1").contains("\x1b[3"), "nobody wants colours");
+    assert!(
+        !on_terminal("env NO_COLOR=1").contains("\x1b[3"),
+        "nobody wants colours"
+    );
 }
 
 #[test]
@@ -485,7 +712,10 @@ fn stopped_agent_is_named_as_stopped() {
     let run = ask(&agent, &["status"]);
     agent.signal("CONT");
     assert_eq!(run.code, 1);
-    assert!(run.err.contains("is stopped (state T)") && run.err.contains("kill -CONT"), "{run:?}");
+    assert!(
+        run.err.contains("is stopped (state T)") && run.err.contains("kill -CONT"),
+        "{run:?}"
+    );
     assert!(run.err.trim_end().lines().count() <= 2, "{run:?}");
 }
 
@@ -506,9 +736,15 @@ fn warnings_are_shown_until_the_object_is_mended() {
         assert!(status.out.contains(expected), "{expected}: {}", status.out);
     }
     let services = ask(&agent, &["services", "shop/old"]);
-    assert_eq!((services.code, services.err.lines().count()), (0, 2), "{services:?}");
+    assert_eq!(
+        (services.code, services.err.lines().count()),
+        (0, 2),
+        "{services:?}"
+    );
     assert!(
-        services.err.starts_with("warning: service shop/old: spec.ports[0].nodePort: it has no effect: ")
+        services
+            .err
+            .starts_with("warning: service shop/old: spec.ports[0].nodePort: it has no effect: ")
     );
     assert_eq!(ask(&agent, &["services", "shop/web"]).err, "");
     let json: Value = serde_json::from_str(&ask(&agent, &["status", "-o", "json"]).out).unwrap();
@@ -516,7 +752,9 @@ fn warnings_are_shown_until_the_object_is_mended() {
         (&json["status"]["warnings"], &json["warnings"][0]["field"]),
         (&2.into(), &"spec.ports[0].nodePort".into())
     );
-    agent.wait_for("/", |page| page.contains(">Warnings</h2>") && page.contains("spec.ports[0].color"));
+    agent.wait_for("/", |page| {
+        page.contains(">Warnings</h2>") && page.contains("spec.ports[0].color")
+    });
 
     fs::write(&manifest, web("old", 9)).unwrap();
     agent.wait_for("/status", |status| status.contains("\"warnings\":0"));
@@ -530,7 +768,13 @@ fn missing_node_needs_attention_and_the_near_name_is_named() {
     fs::write(folder.path().join("manifests/node.yaml"), node).unwrap();
     let named = |name: &str| {
         let arguments = arguments(folder.path(), "127.0.0.1:0");
-        let argument = |argument: String| if argument == "n1" { name.to_owned() } else { argument };
+        let argument = |argument: String| {
+            if argument == "n1" {
+                name.to_owned()
+            } else {
+                argument
+            }
+        };
         let arguments: Vec<String> = arguments.into_iter().map(argument).collect();
         Agent::start_waiting_for(&arguments, "ready: ")
     };
@@ -538,8 +782,14 @@ fn missing_node_needs_attention_and_the_near_name_is_named() {
     let status = ask(&agent, &["status"]);
     assert_eq!(status.code, 1, "{status:?}");
     let expected = "name      the store has no Node object of this name: did you mean n1?";
-    assert!(status.out.contains(expected) && status.out.contains("ready, but see below"), "{status:?}");
+    assert!(
+        status.out.contains(expected) && status.out.contains("ready, but see below"),
+        "{status:?}"
+    );
     drop(agent);
     let status = ask(&named("n1"), &["status"]);
-    assert!(status.code == 0 && !status.out.contains("\nname "), "{status:?}");
+    assert!(
+        status.code == 0 && !status.out.contains("\nname "),
+        "{status:?}"
+    );
 }

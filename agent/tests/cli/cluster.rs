@@ -31,7 +31,11 @@ fn pod(node: &str, port: u16, status: &Value) -> Value {
 
 fn running(node: &str, port: u16) -> Value {
     let state = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
-    pod(node, port, &json!({"phase": "Running", "containerStatuses": [{"state": state}]}))
+    pod(
+        node,
+        port,
+        &json!({"phase": "Running", "containerStatuses": [{"state": state}]}),
+    )
 }
 
 fn node(name: &str, system: &str) -> Value {
@@ -58,12 +62,21 @@ impl Cluster {
         server.put(running("n1", port(&agent))).unwrap();
         server.put(node("n1", "linux")).unwrap();
         let kubeconfig = server.kubeconfig().unwrap();
-        Self { server, kubeconfig, _agent: agent, _folder: folder }
+        Self {
+            server,
+            kubeconfig,
+            _agent: agent,
+            _folder: folder,
+        }
     }
 
     /// `contiv status` with these arguments and this cluster.
     fn status(&self, arguments: &[&str]) -> Run {
-        run(&[&["status", "--kubeconfig", text(&self.kubeconfig)], arguments].concat())
+        run(&[
+            &["status", "--kubeconfig", text(&self.kubeconfig)],
+            arguments,
+        ]
+        .concat())
     }
 }
 
@@ -89,16 +102,22 @@ fn cluster_shows_each_node_and_why_one_does_not_answer() {
     let ill = Agent::start(folder.path());
     let broken = web("web", 7).replace("clusterIP: 10.96.0.7", "clusterIP: 10.96.0.777");
     fs::write(folder.path().join("manifests/web.yaml"), broken).unwrap();
-    ill.wait_for("/quarantine", |quarantine| quarantine.contains("spec.clusterIP"));
+    ill.wait_for("/quarantine", |quarantine| {
+        quarantine.contains("spec.clusterIP")
+    });
     server.put(running("n2", port(&ill))).unwrap();
     // One that accepts connections and says nothing, and one without a listener.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    server.put(running("n3", silent.local_addr().unwrap().port())).unwrap();
+    server
+        .put(running("n3", silent.local_addr().unwrap().port()))
+        .unwrap();
     server.put(running("n4", 1)).unwrap();
     // One whose pod does not run, one without a pod, and one that can have none.
     let waiting = json!({"waiting": {"reason": "CrashLoopBackOff"}});
-    let ended = json!({"terminated": {"reason": "Error", "exitCode": 2, "message": "unknown key\n"}});
-    let status = json!({"phase": "Running", "containerStatuses": [{"state": waiting, "lastState": ended}]});
+    let ended =
+        json!({"terminated": {"reason": "Error", "exitCode": 2, "message": "unknown key\n"}});
+    let status =
+        json!({"phase": "Running", "containerStatuses": [{"state": waiting, "lastState": ended}]});
     server.put(pod("n5", 9999, &status)).unwrap();
     for (name, system) in [("n2", "linux"), ("n6", "linux"), ("n7", "windows")] {
         server.put(node(name, system)).unwrap();
@@ -107,12 +126,36 @@ fn cluster_shows_each_node_and_why_one_does_not_answer() {
     let table = cluster.status(&["--request-timeout", "2s"]);
     assert_eq!((table.code, table.err.as_str()), (1, ""), "{}", table.out);
     let lines: Vec<&str> = table.out.lines().collect();
-    let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let columns = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(columns(lines[0]), ["NODE", "VERSION", "STATE", "LAG", "DRIFT", "QUARANTINE", "P50/P99"]);
-    assert_eq!(columns(lines[1]), ["n1", version, "ready", "0", "off", "0", "-"]);
-    assert_eq!(columns(lines[2])[..6], ["n2", version, "ready", "0", "off", "1"]);
-    assert_eq!(columns(lines[5]), ["n5", "-", "CrashLoopBackOff", "-", "-", "-", "-"]);
+    assert_eq!(
+        columns(lines[0]),
+        [
+            "NODE",
+            "VERSION",
+            "STATE",
+            "LAG",
+            "DRIFT",
+            "QUARANTINE",
+            "P50/P99"
+        ]
+    );
+    assert_eq!(
+        columns(lines[1]),
+        ["n1", version, "ready", "0", "off", "0", "-"]
+    );
+    assert_eq!(
+        columns(lines[2])[..6],
+        ["n2", version, "ready", "0", "off", "1"]
+    );
+    assert_eq!(
+        columns(lines[5]),
+        ["n5", "-", "CrashLoopBackOff", "-", "-", "-", "-"]
+    );
     for part in [
         "\n\nPROBLEMS\nn2: quarantine: Service shop/web: spec.clusterIP: ",
         "\nn3: no answer: it has not answered within 2s (pod contiv/contiv-agent-n3)\n",
@@ -128,12 +171,30 @@ fn cluster_shows_each_node_and_why_one_does_not_answer() {
     let json = cluster.status(&["--request-timeout", "2s", "-o", "json"]);
     let value: Value = serde_json::from_str(&json.out).unwrap();
     let nodes = value["nodes"].as_array().unwrap();
-    assert_eq!((json.code, nodes.len(), &value["healthy"]), (1, 6, &json!(false)));
-    assert_eq!((&nodes[0]["healthy"], &nodes[0]["agent"]["status"]["ready"]), (&json!(true), &json!(true)));
-    assert_eq!((&nodes[1]["quarantined"], &nodes[1]["state"]), (&json!(1), &json!("ready")));
-    assert_eq!(nodes[1]["agent"]["quarantine"][0]["object"], "Service shop/web");
-    assert_eq!((&nodes[2]["agent"], &nodes[2]["state"]), (&Value::Null, &json!("no answer")));
-    assert_eq!((&nodes[5]["node"], &nodes[5]["pod"]), (&json!("n6"), &Value::Null));
+    assert_eq!(
+        (json.code, nodes.len(), &value["healthy"]),
+        (1, 6, &json!(false))
+    );
+    assert_eq!(
+        (&nodes[0]["healthy"], &nodes[0]["agent"]["status"]["ready"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(
+        (&nodes[1]["quarantined"], &nodes[1]["state"]),
+        (&json!(1), &json!("ready"))
+    );
+    assert_eq!(
+        nodes[1]["agent"]["quarantine"][0]["object"],
+        "Service shop/web"
+    );
+    assert_eq!(
+        (&nodes[2]["agent"], &nodes[2]["state"]),
+        (&Value::Null, &json!("no answer"))
+    );
+    assert_eq!(
+        (&nodes[5]["node"], &nodes[5]["pod"]),
+        (&json!("n6"), &Value::Null)
+    );
 }
 
 #[test]
@@ -141,14 +202,35 @@ fn kubectl_plugin_asks_the_cluster() {
     let cluster = Cluster::start();
     let folder = tempfile::tempdir().unwrap();
     let status = plugin(folder.path(), &cluster.kubeconfig, &["status"]);
-    assert_eq!((status.code, status.err.as_str()), (0, ""), "{}", status.out);
-    assert!(status.out.ends_with("\n1 node: 1 healthy\n"), "{}", status.out);
+    assert_eq!(
+        (status.code, status.err.as_str()),
+        (0, ""),
+        "{}",
+        status.out
+    );
+    assert!(
+        status.out.ends_with("\n1 node: 1 healthy\n"),
+        "{}",
+        status.out
+    );
     let folder = tempfile::tempdir().unwrap();
     let help = plugin(folder.path(), &cluster.kubeconfig, &["status", "--help"]);
-    assert!(help.out.contains("Usage: kubectl contiv status "), "{}", help.out);
+    assert!(
+        help.out.contains("Usage: kubectl contiv status "),
+        "{}",
+        help.out
+    );
     let folder = tempfile::tempdir().unwrap();
-    let one = plugin(folder.path(), &cluster.kubeconfig, &["status", "--agent", "127.0.0.1:1"]);
-    assert!(one.code == 1 && one.err.contains("no agent at http://127.0.0.1:1"), "{}", one.err);
+    let one = plugin(
+        folder.path(),
+        &cluster.kubeconfig,
+        &["status", "--agent", "127.0.0.1:1"],
+    );
+    assert!(
+        one.code == 1 && one.err.contains("no agent at http://127.0.0.1:1"),
+        "{}",
+        one.err
+    );
 }
 
 #[test]
@@ -157,14 +239,31 @@ fn cluster_without_rights_says_which_are_needed() {
     cluster.server.deny("nodes", Some(403));
     let status = cluster.status(&[]);
     assert_eq!(status.code, 0, "{} {}", status.out, status.err);
-    let notes = status.err.matches("note: nodes without an agent are not shown: ").count();
-    assert!(notes == 1 && status.err.contains("that needs list on nodes"), "{}", status.err);
+    let notes = status
+        .err
+        .matches("note: nodes without an agent are not shown: ")
+        .count();
+    assert!(
+        notes == 1 && status.err.contains("that needs list on nodes"),
+        "{}",
+        status.err
+    );
     cluster.server.deny("pods/portforward", Some(403));
     let status = cluster.status(&[]);
-    assert!(status.out.contains("that needs get and create on pods/portforward"), "{}", status.out);
+    assert!(
+        status
+            .out
+            .contains("that needs get and create on pods/portforward"),
+        "{}",
+        status.out
+    );
     cluster.server.deny("pods", Some(403));
     let status = cluster.status(&[]);
-    assert!(status.code == 1 && status.err.contains("that needs list on pods"), "{}", status.err);
+    assert!(
+        status.code == 1 && status.err.contains("that needs list on pods"),
+        "{}",
+        status.err
+    );
 }
 
 #[test]
@@ -175,13 +274,22 @@ fn cluster_that_cannot_be_asked_names_file_and_field() {
     let words = format!("{kubeconfig}: contexts does not have \"prod\"; it has here");
     assert!(none.code == 1 && none.err.contains(&words), "{}", none.err);
     let missing = run(&["status", "--kubeconfig", "/nonexistent/config"]);
-    assert!(missing.code == 1 && missing.err.contains("/nonexistent/config"), "{}", missing.err);
-    for (arguments, place) in
-        [(&["-n", "kube-system"][..], "in the namespace kube-system"), (&["-l", "app=x"], "in any namespace")]
-    {
+    assert!(
+        missing.code == 1 && missing.err.contains("/nonexistent/config"),
+        "{}",
+        missing.err
+    );
+    for (arguments, place) in [
+        (&["-n", "kube-system"][..], "in the namespace kube-system"),
+        (&["-l", "app=x"], "in any namespace"),
+    ] {
         let none = cluster.status(arguments);
         assert!(none.code == 1 && none.err.contains(place), "{}", none.err);
     }
     let both = cluster.status(&["--agent", "127.0.0.1:1"]);
-    assert!(both.code == 2 && both.err.contains("--kubeconfig"), "{}", both.err);
+    assert!(
+        both.code == 2 && both.err.contains("--kubeconfig"),
+        "{}",
+        both.err
+    );
 }

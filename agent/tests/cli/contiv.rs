@@ -32,9 +32,18 @@ pub(crate) fn run(arguments: &[&str]) -> Run {
 /// Runs it with this standard input.
 pub(crate) fn run_with_input(arguments: &[&str], input: &str) -> Run {
     let mut command = command(arguments);
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
     to_run(&child.wait_with_output().unwrap())
 }
 
@@ -44,7 +53,11 @@ pub(crate) fn finish(mut command: Command) -> Run {
 
 fn to_run(output: &std::process::Output) -> Run {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    Run { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) }
+    Run {
+        code: output.status.code().unwrap(),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    }
 }
 
 /// A path as an argument.

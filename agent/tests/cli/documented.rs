@@ -6,7 +6,10 @@ use std::{
 };
 
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 /// A command in a document.
@@ -34,7 +37,12 @@ impl DocumentedCommand {
             Some(rest) if rest.starts_with("contiv ") => rest,
             _ => command,
         };
-        Self { place, section: section.to_owned(), command: command.to_owned(), comment: comment.to_owned() }
+        Self {
+            place,
+            section: section.to_owned(),
+            command: command.to_owned(),
+            comment: comment.to_owned(),
+        }
     }
 }
 
@@ -48,13 +56,19 @@ pub(crate) fn documented_commands(document: &Path) -> Vec<DocumentedCommand> {
         let line = line.trim();
         match language {
             _ if line.starts_with("```") => {
-                language = if language.is_none() { line.strip_prefix("```") } else { None };
+                language = if language.is_none() {
+                    line.strip_prefix("```")
+                } else {
+                    None
+                };
             }
             None if line.starts_with('#') => section = line.trim_start_matches('#').trim(),
             None => {
                 // The text between backticks.
                 let is_command = |span: &&str| {
-                    ["contiv ", "helm ", "kubectl "].iter().any(|program| span.starts_with(program))
+                    ["contiv ", "helm ", "kubectl "]
+                        .iter()
+                        .any(|program| span.starts_with(program))
                 };
                 let spans = line.split('`').skip(1).step_by(2).filter(is_command);
                 found.extend(
@@ -64,11 +78,18 @@ pub(crate) fn documented_commands(document: &Path) -> Vec<DocumentedCommand> {
                 );
             }
             Some("sh") if !line.is_empty() => {
-                if let Some(begin) = line.strip_suffix('\\').or(line.ends_with('|').then_some(line)) {
+                if let Some(begin) = line
+                    .strip_suffix('\\')
+                    .or(line.ends_with('|').then_some(line))
+                {
                     begun += begin;
                     begun.push(' ');
                 } else {
-                    found.push(DocumentedCommand::new(place, section, &(std::mem::take(&mut begun) + line)));
+                    found.push(DocumentedCommand::new(
+                        place,
+                        section,
+                        &(std::mem::take(&mut begun) + line),
+                    ));
                 }
             }
             Some("console") => {
@@ -87,7 +108,10 @@ fn in_text(span: &str) -> Option<String> {
     if span.contains(['[', '…']) {
         return None;
     }
-    let filled = span.replace("NS/NAME", "shop/web").replace("NAME", "web").replace("FILE", "cluster.yaml");
+    let filled = span
+        .replace("NS/NAME", "shop/web")
+        .replace("NAME", "web")
+        .replace("FILE", "cluster.yaml");
     // It may lack arguments that the text does not mention; only its words are tested.
     Some(format!("{filled} --help"))
 }

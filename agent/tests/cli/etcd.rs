@@ -25,9 +25,17 @@ impl SecuredEtcd {
     fn start() -> Self {
         let runtime = Runtime::new().unwrap();
         let authority = Authority::new().unwrap();
-        let options = EtcdOptions { authority: Some(&authority), flags: &["--bcrypt-cost=4"] };
+        let options = EtcdOptions {
+            authority: Some(&authority),
+            flags: &["--bcrypt-cost=4"],
+        };
         let etcd = runtime.block_on(Etcd::start_with(options)).unwrap();
-        let guarded = Self { runtime, etcd, authority, folder: tempfile::tempdir().unwrap() };
+        let guarded = Self {
+            runtime,
+            etcd,
+            authority,
+            folder: tempfile::tempdir().unwrap(),
+        };
         guarded.ctl(&["user", "add", &format!("root:{PASSWORD}")]);
         guarded.ctl(&["role", "add", "root"]);
         guarded.ctl(&["user", "grant-role", "root", "root"]);
@@ -52,9 +60,15 @@ impl SecuredEtcd {
             .env("CONTIV_STORE", self.etcd.url())
             .env("CONTIV_ETCD_CA_FILE", self.authority.file("ca.pem"))
             .env("CONTIV_ETCD_CERT_FILE", self.authority.file("client.pem"))
-            .env("CONTIV_ETCD_KEY_FILE", self.authority.file("client-key.pem"))
+            .env(
+                "CONTIV_ETCD_KEY_FILE",
+                self.authority.file("client-key.pem"),
+            )
             .env("CONTIV_ETCD_USER", "root")
-            .env("CONTIV_ETCD_PASSWORD_FILE", self.folder.path().join("password"));
+            .env(
+                "CONTIV_ETCD_PASSWORD_FILE",
+                self.folder.path().join("password"),
+            );
         command
     }
 
@@ -71,26 +85,41 @@ impl SecuredEtcd {
 fn commands_get_into_etcd_with_certificates_and_users() {
     let guarded = SecuredEtcd::start();
     let apply = guarded.run(&["apply", "-f", &guarded.manifests()]);
-    assert_eq!((apply.code, apply.out.as_str()), (0, "service/web created\nendpointslice/web-1 created\n"));
+    assert_eq!(
+        (apply.code, apply.out.as_str()),
+        (0, "service/web created\nendpointslice/web-1 created\n")
+    );
     let get = guarded.run(&["get", "svc", "-n", "shop"]);
     assert!(get.code == 0 && get.out.contains("web"), "{get:?}");
     let delete = guarded.run(&["delete", "svc", "web", "-n", "shop"]);
-    assert_eq!((delete.code, delete.out.as_str()), (0, "service/web deleted\n"));
+    assert_eq!(
+        (delete.code, delete.out.as_str()),
+        (0, "service/web deleted\n")
+    );
 
     guarded.write_password("a-wrong-one");
     let refused = guarded.run(&["get", "svc"]);
     assert_eq!(refused.code, 1);
     let file = guarded.folder.path().join("password");
     for part in ["user \"root\"", text(&file), "invalid user ID or password"] {
-        assert!(refused.err.contains(part), "{part} is not in: {}", refused.err);
+        assert!(
+            refused.err.contains(part),
+            "{part} is not in: {}",
+            refused.err
+        );
     }
     assert!(!refused.err.contains("a-wrong-one"), "{}", refused.err);
     let senseless = guarded.run(&["get", "svc", "--store", "etcd://a:1", "--etcd-user="]);
     assert_eq!(senseless.code, 2);
-    for part in
-        ["etcd-ca-file: the store etcd://a:1", "etcd-password-file: it is of no use without etcd-user"]
-    {
-        assert!(senseless.err.contains(part), "{part} is not in: {}", senseless.err);
+    for part in [
+        "etcd-ca-file: the store etcd://a:1",
+        "etcd-password-file: it is of no use without etcd-user",
+    ] {
+        assert!(
+            senseless.err.contains(part),
+            "{part} is not in: {}",
+            senseless.err
+        );
     }
 }
 
@@ -126,9 +155,18 @@ fn agent_survives_a_wrong_password_and_never_prints_it() {
     let mut guarded = SecuredEtcd::start();
     assert_eq!(guarded.run(&["apply", "-f", &guarded.manifests()]).code, 0);
     let state = format!("--state-dir={}", text(&guarded.folder.path().join("state")));
-    let arguments = ["agent", "--renderers=dry-run", "--node-name=n1", "--listen=127.0.0.1:0", &state];
+    let arguments = [
+        "agent",
+        "--renderers=dry-run",
+        "--node-name=n1",
+        "--listen=127.0.0.1:0",
+        &state,
+    ];
     let config = guarded.run(&[&arguments[..], &["--check-config"]].concat());
-    assert!(config.code == 0 && config.out.contains("etcd-user = \"root\""), "{config:?}");
+    assert!(
+        config.code == 0 && config.out.contains("etcd-user = \"root\""),
+        "{config:?}"
+    );
 
     let log = guarded.folder.path().join("log");
     let mut agent = Agent(
@@ -149,7 +187,10 @@ fn agent_survives_a_wrong_password_and_never_prints_it() {
     wait_for_log("ready: ");
     guarded.write_password("a-wrong-one");
     guarded.runtime.block_on(guarded.etcd.kill()).unwrap();
-    guarded.runtime.block_on(guarded.etcd.start_again()).unwrap();
+    guarded
+        .runtime
+        .block_on(guarded.etcd.start_again())
+        .unwrap();
     wait_for_log("invalid user ID or password");
     guarded.write_password(PASSWORD);
     wait_for_log("the store is watched again");
@@ -157,12 +198,18 @@ fn agent_survives_a_wrong_password_and_never_prints_it() {
     let id = agent.0.id();
     for file in ["cmdline", "environ"] {
         let content = fs::read(format!("/proc/{id}/{file}")).unwrap();
-        assert!(!String::from_utf8_lossy(&content).contains(PASSWORD), "{file}");
+        assert!(
+            !String::from_utf8_lossy(&content).contains(PASSWORD),
+            "{file}"
+        );
     }
     let log = fs::read_to_string(&log).unwrap();
     assert!(log.contains("TRACE"), "nothing was traced");
     for secret in [PASSWORD, "a-wrong-one"] {
-        assert!(!log.contains(secret) && !config.out.contains(secret), "{secret}");
+        assert!(
+            !log.contains(secret) && !config.out.contains(secret),
+            "{secret}"
+        );
     }
 }
 

@@ -19,7 +19,15 @@ fn start(server: &ApiServer, folder: &Path) -> Agent {
 fn start_with(store: &str, folder: &Path) -> Agent {
     let state = folder.join("state");
     fs::create_dir(&state).unwrap();
-    let flags = ["agent", "--renderers", "dry-run", "--node-name", "n1", "--listen", "127.0.0.1:0"];
+    let flags = [
+        "agent",
+        "--renderers",
+        "dry-run",
+        "--node-name",
+        "n1",
+        "--listen",
+        "127.0.0.1:0",
+    ];
     let stores = ["--store", store, "--state-dir", text(&state)];
     Agent::start_waiting_for(&[&flags[..], &stores[..]].concat(), "ready: ")
 }
@@ -40,11 +48,32 @@ fn bad_service_of_api_server_is_one_entry_of_quarantine() {
     let quarantine = agent.wait_for("/quarantine", |answer| answer.contains("spec.clusterIP"));
     let entries: Vec<Value> = serde_json::from_str(&quarantine).unwrap();
     assert_eq!(entries.len(), 1, "{quarantine}");
-    let expected = [&json!("the API server"), &json!("Service shop/web"), &json!("last good")];
-    assert_eq!([&entries[0]["source"], &entries[0]["object"], &entries[0]["active_state"]], expected);
+    let expected = [
+        &json!("the API server"),
+        &json!("Service shop/web"),
+        &json!("last good"),
+    ];
+    assert_eq!(
+        [
+            &entries[0]["source"],
+            &entries[0]["object"],
+            &entries[0]["active_state"]
+        ],
+        expected
+    );
     let status = run(&["status", "--agent", &agent.address]);
-    assert!(status.code == 1 && status.out.contains("1 in quarantine"), "{}", status.out);
-    assert!(status.out.contains("quarantine: Service shop/web: spec.clusterIP: "), "{}", status.out);
+    assert!(
+        status.code == 1 && status.out.contains("1 in quarantine"),
+        "{}",
+        status.out
+    );
+    assert!(
+        status
+            .out
+            .contains("quarantine: Service shop/web: spec.clusterIP: "),
+        "{}",
+        status.out
+    );
     server.put(service("10.96.0.8")).unwrap();
     agent.wait_for("/quarantine", |answer| answer == "[]");
 }
@@ -56,11 +85,24 @@ fn unusable_kubeconfig_under_a_running_agent_is_named_by_status() {
     server.accept_token("good-1");
     server.limit_watches(Duration::from_secs(1));
     let folder = tempfile::tempdir().unwrap();
-    let (kubeconfig, file) = (server.kubeconfig().unwrap(), folder.path().join("kubeconfig"));
+    let (kubeconfig, file) = (
+        server.kubeconfig().unwrap(),
+        folder.path().join("kubeconfig"),
+    );
     let replace = |token: &str| {
-        let (text, new) = (fs::read_to_string(&kubeconfig).unwrap(), folder.path().join("new"));
+        let (text, new) = (
+            fs::read_to_string(&kubeconfig).unwrap(),
+            folder.path().join("new"),
+        );
         let (before, rest) = text.split_once("{tokenFile: ").unwrap();
-        fs::write(&new, format!("{before}{{token: {token}}}{}", rest.split_once('}').unwrap().1)).unwrap();
+        fs::write(
+            &new,
+            format!(
+                "{before}{{token: {token}}}{}",
+                rest.split_once('}').unwrap().1
+            ),
+        )
+        .unwrap();
         fs::rename(&new, &file).unwrap();
     };
     replace("good-1");
@@ -81,17 +123,30 @@ fn unusable_kubeconfig_under_a_running_agent_is_named_by_status() {
         replace(token);
         let good = format!("good-{number}");
         server.accept_token(&good);
-        agent.wait_for("/status", |status| status.contains(text(&file)) && status.contains("token: it"));
+        agent.wait_for("/status", |status| {
+            status.contains(text(&file)) && status.contains("token: it")
+        });
         let status = run(&["status", "--agent", &agent.address]);
         assert_eq!(status.code, 1, "{}", status.out);
         for part in [text(&file), "token: it", "down for"] {
-            assert!(status.out.contains(part), "{part} is not in: {}", status.out);
+            assert!(
+                status.out.contains(part),
+                "{part} is not in: {}",
+                status.out
+            );
         }
-        assert!(agent.get("/services/shop/web").contains(&format!("10.96.0.{}", number - 1)), "it goes on");
+        assert!(
+            agent
+                .get("/services/shop/web")
+                .contains(&format!("10.96.0.{}", number - 1)),
+            "it goes on"
+        );
 
         replace(&good);
         server.put(service(number)).unwrap();
-        agent.wait_for("/services/shop/web", |service| service.contains(&format!("10.96.0.{number}")));
+        agent.wait_for("/services/shop/web", |service| {
+            service.contains(&format!("10.96.0.{number}"))
+        });
         agent.wait_for("/status", |status| !status.contains("token: it"));
         let status = run(&["status", "--agent", &agent.address]);
         assert_eq!(status.code, 0, "{}", status.out);
@@ -121,11 +176,25 @@ fn external_workload_of_api_server_is_a_backend() {
     server.put(workload("192.0.2.7")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let agent = start(&server, folder.path());
-    agent.wait_for("/renderers/dry-run/dump", |dump| dump.contains("192.0.2.7 . 8080"));
+    agent.wait_for("/renderers/dry-run/dump", |dump| {
+        dump.contains("192.0.2.7 . 8080")
+    });
     server.put(workload("192.0.2.8")).unwrap();
     agent.wait_for("/renderers/dry-run/dump", |dump| {
         dump.contains("192.0.2.8 . 8080") && !dump.contains("192.0.2.7")
     });
-    let got = run(&["get", "externalworkloads", "-n", "shop", "--store", &server.url().unwrap()]);
-    assert!(got.out.contains("vm-1") && got.out.contains("192.0.2.8"), "{} {}", got.out, got.err);
+    let got = run(&[
+        "get",
+        "externalworkloads",
+        "-n",
+        "shop",
+        "--store",
+        &server.url().unwrap(),
+    ]);
+    assert!(
+        got.out.contains("vm-1") && got.out.contains("192.0.2.8"),
+        "{} {}",
+        got.out,
+        got.err
+    );
 }

@@ -17,13 +17,17 @@ use crate::documented::{DocumentedCommand, documented_commands, root};
 
 /// The folders in which a command of a document finds this build's `contiv`, and `kubectl` and `helm` as `scripts/deps` installs them.
 pub(crate) fn path_with_tools() -> String {
-    let cache = env::var_os("XDG_CACHE_HOME")
-        .map_or_else(|| PathBuf::from(env::var_os("HOME").unwrap()).join(".cache"), PathBuf::from);
-    let tools = env::var_os("CONTIV_TOOLS").map_or_else(|| cache.join("contiv-tools"), PathBuf::from);
+    let cache = env::var_os("XDG_CACHE_HOME").map_or_else(
+        || PathBuf::from(env::var_os("HOME").unwrap()).join(".cache"),
+        PathBuf::from,
+    );
+    let tools =
+        env::var_os("CONTIV_TOOLS").map_or_else(|| cache.join("contiv-tools"), PathBuf::from);
     let others = env::var("PATH").unwrap();
     for tool in ["kubectl", "helm"] {
-        let is_there =
-            env::split_paths(&others).chain([tools.clone()]).any(|folder| folder.join(tool).exists());
+        let is_there = env::split_paths(&others)
+            .chain([tools.clone()])
+            .any(|folder| folder.join(tool).exists());
         assert!(is_there, "no {tool}; get it by: scripts/deps --manifests");
     }
     let contiv = Path::new(env!("CARGO_BIN_EXE_contiv")).parent().unwrap();
@@ -36,8 +40,11 @@ pub(crate) fn cluster_with_kube_proxy(nodes: &[&str]) -> ApiServer {
     for name in nodes {
         server.put(node(name)).unwrap();
     }
-    let configuration = fs::read_to_string(root().join("agent/src/cli/migrate/golden/kubeadm.yaml")).unwrap();
-    server.put(serde_saphyr::from_str(&configuration).unwrap()).unwrap();
+    let configuration =
+        fs::read_to_string(root().join("agent/src/cli/migrate/golden/kubeadm.yaml")).unwrap();
+    server
+        .put(serde_saphyr::from_str(&configuration).unwrap())
+        .unwrap();
     let labels = json!({"k8s-app": "kube-proxy"});
     server
         .put(json!({
@@ -69,7 +76,10 @@ pub(crate) fn shell(command: &str, folder: &Path, server: &ApiServer) -> Output 
     let mut shell = Command::new("timeout");
     shell.args(["60", "sh", "-c", command]).current_dir(folder);
     // Settings and caches of the tools.
-    shell.env("HOME", folder).env("PATH", path_with_tools()).env("KUBECONFIG", server.kubeconfig().unwrap());
+    shell
+        .env("HOME", folder)
+        .env("PATH", path_with_tools())
+        .env("KUBECONFIG", server.kubeconfig().unwrap());
     shell.output().unwrap()
 }
 
@@ -92,12 +102,19 @@ impl Migration {
                 .any(|start| shown.command.starts_with(start))
                 && !shown.command.ends_with("--help")
         });
-        Self { server: cluster_with_kube_proxy(nodes), folder, commands }
+        Self {
+            server: cluster_with_kube_proxy(nodes),
+            folder,
+            commands,
+        }
     }
 
     /// The commands of a section: a number, or the beginning of its heading.
     fn section(&self, heading: &str) -> Vec<&DocumentedCommand> {
-        let of_section = self.commands.iter().filter(|shown| shown.section.starts_with(heading));
+        let of_section = self
+            .commands
+            .iter()
+            .filter(|shown| shown.section.starts_with(heading));
         let commands: Vec<_> = of_section.collect();
         assert!(!commands.is_empty(), "no command below {heading}");
         commands
@@ -108,9 +125,17 @@ impl Migration {
         let command = shown.command.replace("worker-1", node);
         let output = shell(&command, self.folder.path(), &self.server);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {command}\n{error}", shown.place);
+        assert!(
+            output.status.success(),
+            "{}: {command}\n{error}",
+            shown.place
+        );
         for (node, proxies) in self.proxies() {
-            assert!(!proxies.is_empty(), "{}: {command}\nleaves {node} without a proxy", shown.place);
+            assert!(
+                !proxies.is_empty(),
+                "{}: {command}\nleaves {node} without a proxy",
+                shown.place
+            );
         }
     }
 
@@ -133,12 +158,17 @@ impl Migration {
     fn proxies(&self) -> BTreeMap<String, BTreeSet<String>> {
         let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let nodes = self.server.objects("nodes");
-        let mut proxies: BTreeMap<_, BTreeSet<_>> =
-            nodes.iter().map(|node| (name(&node["metadata"]["name"]), BTreeSet::new())).collect();
+        let mut proxies: BTreeMap<_, BTreeSet<_>> = nodes
+            .iter()
+            .map(|node| (name(&node["metadata"]["name"]), BTreeSet::new()))
+            .collect();
         for pod in self.server.objects("pods") {
             let owner = &pod["metadata"]["ownerReferences"][0];
             if owner["kind"] == "DaemonSet" {
-                proxies.get_mut(&name(&pod["spec"]["nodeName"])).unwrap().insert(name(&owner["name"]));
+                proxies
+                    .get_mut(&name(&pod["spec"]["nodeName"]))
+                    .unwrap()
+                    .insert(name(&owner["name"]));
             }
         }
         proxies
@@ -146,7 +176,13 @@ impl Migration {
 
     fn daemon_sets(&self) -> BTreeMap<String, Value> {
         let all = self.server.objects("daemonsets").into_iter();
-        all.map(|object| (object["metadata"]["name"].as_str().unwrap().to_owned(), object)).collect()
+        all.map(|object| {
+            (
+                object["metadata"]["name"].as_str().unwrap().to_owned(),
+                object,
+            )
+        })
+        .collect()
     }
 }
 
@@ -169,9 +205,17 @@ fn migration_guide_leaves_no_node_without_proxy() {
 
     migration.run_section("5 ");
     let daemon_sets = migration.daemon_sets();
-    assert_eq!(daemon_sets.keys().collect::<Vec<_>>(), ["contiv-agent"], "kube-proxy is deleted");
+    assert_eq!(
+        daemon_sets.keys().collect::<Vec<_>>(),
+        ["contiv-agent"],
+        "kube-proxy is deleted"
+    );
     let selector = &daemon_sets["contiv-agent"]["spec"]["template"]["spec"]["nodeSelector"];
-    assert_eq!(*selector, json!({"kubernetes.io/os": "linux"}), "the agent is for all nodes");
+    assert_eq!(
+        *selector,
+        json!({"kubernetes.io/os": "linux"}),
+        "the agent is for all nodes"
+    );
     migration.server.put(node("worker-4")).unwrap();
     all_have(&migration.proxies(), &["contiv-agent"]);
 
@@ -183,8 +227,16 @@ fn migration_guide_leaves_no_node_without_proxy() {
     }
     all_have(&migration.proxies(), &["kube-proxy"]);
     migration.run_section("The whole cluster");
-    assert_eq!(migration.daemon_sets().keys().collect::<Vec<_>>(), ["kube-proxy"]);
-    for left in ["clusterroles", "clusterrolebindings", "serviceaccounts", "secrets"] {
+    assert_eq!(
+        migration.daemon_sets().keys().collect::<Vec<_>>(),
+        ["kube-proxy"]
+    );
+    for left in [
+        "clusterroles",
+        "clusterrolebindings",
+        "serviceaccounts",
+        "secrets",
+    ] {
         assert_eq!(migration.server.objects(left), [] as [Value; 0], "{left}");
     }
 }
@@ -196,9 +248,23 @@ fn kube_proxy_is_not_deleted_while_node_lacks_contiv() {
     migration.move_node("worker-1");
     // Without what makes the agent run on all nodes.
     let commands = migration.section("5 ");
-    let deletion = commands.iter().find(|shown| shown.command.contains("delete daemonset")).unwrap();
-    let output = shell(&deletion.command, migration.folder.path(), &migration.server);
+    let deletion = commands
+        .iter()
+        .find(|shown| shown.command.contains("delete daemonset"))
+        .unwrap();
+    let output = shell(
+        &deletion.command,
+        migration.folder.path(),
+        &migration.server,
+    );
     assert!(!output.status.success(), "{}", deletion.command);
-    assert!(migration.daemon_sets().contains_key("kube-proxy"), "{}", deletion.command);
-    assert_eq!(migration.proxies()["worker-2"], BTreeSet::from(["kube-proxy".to_owned()]));
+    assert!(
+        migration.daemon_sets().contains_key("kube-proxy"),
+        "{}",
+        deletion.command
+    );
+    assert_eq!(
+        migration.proxies()["worker-2"],
+        BTreeSet::from(["kube-proxy".to_owned()])
+    );
 }

@@ -47,29 +47,52 @@ async fn take(State((requests, refused)): State<Shared>, body: Bytes) -> StatusC
 
 impl Collector {
     fn start() -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let (sender, requests) = mpsc::channel();
         let refused = Arc::new(AtomicUsize::new(0));
-        let router = Router::new().route("/v1/traces", post(take)).with_state((sender, Arc::clone(&refused)));
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let router = Router::new()
+            .route("/v1/traces", post(take))
+            .with_state((sender, Arc::clone(&refused)));
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+            .unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         runtime.spawn(async move { axum::serve(listener, router).await });
-        Self { _runtime: runtime, address, requests, refused }
+        Self {
+            _runtime: runtime,
+            address,
+            requests,
+            refused,
+        }
     }
 
     /// The spans of the next request, and the attributes of the sender.
     fn next(&self) -> (Vec<Span>, BTreeMap<String, String>) {
         let request = self.requests.recv_timeout(TEST_TIMEOUT).unwrap();
-        let [resource] = &request.resource_spans[..] else { panic!("{request:?}") };
+        let [resource] = &request.resource_spans[..] else {
+            panic!("{request:?}")
+        };
         let attributes = resource.resource.as_ref().unwrap().attributes.iter();
         let text = |value: &any_value::Value| match value {
             any_value::Value::StringValue(text) => text.clone(),
             other => format!("{other:?}"),
         };
         let value = |value: Option<_>| text(&Option::unwrap(value));
-        let who = attributes.map(|it| (it.key.clone(), value(it.value.clone().unwrap().value))).collect();
-        (resource.scope_spans.iter().flat_map(|scope| scope.spans.clone()).collect(), who)
+        let who = attributes
+            .map(|it| (it.key.clone(), value(it.value.clone().unwrap().value)))
+            .collect();
+        (
+            resource
+                .scope_spans
+                .iter()
+                .flat_map(|scope| scope.spans.clone())
+                .collect(),
+            who,
+        )
     }
 }
 
@@ -81,23 +104,56 @@ fn change_is_one_trace_and_is_sent_again_after_a_refusal() {
     arguments.extend(["--otlp-endpoint".to_owned(), collector.address.clone()]);
     let _agent = Agent::start_waiting_for(&arguments, "ready: ");
     let (spans, who) = collector.next();
-    assert!(collector.refused.load(Ordering::Relaxed) >= 2, "the first request was refused");
-    assert_eq!((who["service.name"].as_str(), who["k8s.node.name"].as_str()), ("contiv-agent", "n1"));
+    assert!(
+        collector.refused.load(Ordering::Relaxed) >= 2,
+        "the first request was refused"
+    );
+    assert_eq!(
+        (who["service.name"].as_str(), who["k8s.node.name"].as_str()),
+        ("contiv-agent", "n1")
+    );
     let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
     assert_eq!(names, ["snapshot", "combine", "render dry-run"]);
 
     fs::write(folder.path().join("manifests/api.yaml"), web("api", 8)).unwrap();
     let (spans, _) = collector.next();
-    let [change, combine, render] = &spans[..] else { panic!("{spans:?}") };
-    assert_eq!((change.name.as_str(), change.parent_span_id.len()), ("change", 0));
-    let services = change.attributes.iter().find(|it| it.key == "contiv.services").unwrap();
+    let [change, combine, render] = &spans[..] else {
+        panic!("{spans:?}")
+    };
+    assert_eq!(
+        (change.name.as_str(), change.parent_span_id.len()),
+        ("change", 0)
+    );
+    let services = change
+        .attributes
+        .iter()
+        .find(|it| it.key == "contiv.services")
+        .unwrap();
     assert!(format!("{services:?}").contains("shop/api"), "{services:?}");
     for child in [combine, render] {
-        assert_eq!((&child.parent_span_id, &child.trace_id), (&change.span_id, &change.trace_id));
-        assert!(change.start_time_unix_nano <= child.start_time_unix_nano, "{change:?} {child:?}");
-        assert!(child.start_time_unix_nano <= child.end_time_unix_nano, "{child:?}");
-        assert!(child.end_time_unix_nano <= change.end_time_unix_nano, "{change:?} {child:?}");
-        assert!(child.attributes.iter().any(|it| it.key == "contiv.duration_ms"), "{child:?}");
+        assert_eq!(
+            (&child.parent_span_id, &child.trace_id),
+            (&change.span_id, &change.trace_id)
+        );
+        assert!(
+            change.start_time_unix_nano <= child.start_time_unix_nano,
+            "{change:?} {child:?}"
+        );
+        assert!(
+            child.start_time_unix_nano <= child.end_time_unix_nano,
+            "{child:?}"
+        );
+        assert!(
+            child.end_time_unix_nano <= change.end_time_unix_nano,
+            "{change:?} {child:?}"
+        );
+        assert!(
+            child
+                .attributes
+                .iter()
+                .any(|it| it.key == "contiv.duration_ms"),
+            "{child:?}"
+        );
     }
     assert!(combine.end_time_unix_nano <= render.end_time_unix_nano);
 }
@@ -126,7 +182,12 @@ fn standard_variable_sets_the_collector_or_is_refused() {
     };
     let good = check("https://collector:4318");
     assert_eq!(good.code, 0, "{}", good.err);
-    assert!(good.out.contains("otlp-endpoint = \"https://collector:4318\""), "{}", good.out);
+    assert!(
+        good.out
+            .contains("otlp-endpoint = \"https://collector:4318\""),
+        "{}",
+        good.out
+    );
     for wrong in [
         "collector:4317",
         "grpc://collector:4317",
@@ -137,7 +198,12 @@ fn standard_variable_sets_the_collector_or_is_refused() {
     ] {
         let run = check(wrong);
         assert_eq!(run.code, 2, "{wrong}");
-        assert!(!run.err.contains("secret") && !run.out.contains("secret"), "{}{}", run.out, run.err);
+        assert!(
+            !run.err.contains("secret") && !run.out.contains("secret"),
+            "{}{}",
+            run.out,
+            run.err
+        );
         assert!(
             run.err.contains("otlp-endpoint: ") && run.err.contains("as in http://127.0.0.1:4318"),
             "{}",

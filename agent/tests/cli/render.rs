@@ -19,7 +19,11 @@ status: {addresses: [{type: InternalIP, address: 192.168.0.1}]}
 fn manifests_on_standard_input_become_ruleset() {
     let run = run_with_input(&["render", "-f", "-"], &web("web", 7));
     assert_eq!((run.code, run.err.as_str()), (0, ""));
-    assert!(run.out.contains("10.96.0.7 . tcp . 80") && run.out.contains("10.1.0.7 . 8080"), "{}", run.out);
+    assert!(
+        run.out.contains("10.96.0.7 . tcp . 80") && run.out.contains("10.1.0.7 . 8080"),
+        "{}",
+        run.out
+    );
 }
 
 #[test]
@@ -44,7 +48,12 @@ fn folder_is_read_where_systemd_forbids_openat2() {
     fs::create_dir(folder.path().join("shop")).unwrap();
     fs::write(folder.path().join("shop/web.yaml"), web("web", 7)).unwrap();
     let mut strace = Command::new("strace");
-    strace.args(["--follow-forks", "--quiet=all", "--output=/dev/null", "--trace=openat2"]);
+    strace.args([
+        "--follow-forks",
+        "--quiet=all",
+        "--output=/dev/null",
+        "--trace=openat2",
+    ]);
     strace.args([
         "--inject=openat2:error=ENOSYS",
         env!("CARGO_BIN_EXE_contiv"),
@@ -61,10 +70,15 @@ fn folder_is_read_where_systemd_forbids_openat2() {
 fn json_has_the_renderer_input_and_table_is_for_people() {
     let run_as = |output| run_with_input(&["render", "-f", "-", "-o", output], &web("web", 7)).out;
     let json: serde_json::Value = serde_json::from_str(&run_as("json")).unwrap();
-    assert_eq!(json["desired"]["services"]["shop/web"]["cluster_ips"][0], "10.96.0.7", "{json:#}");
+    assert_eq!(
+        json["desired"]["services"]["shop/web"]["cluster_ips"][0], "10.96.0.7",
+        "{json:#}"
+    );
     let table = run_as("table");
     assert!(
-        table.lines().any(|line| line.starts_with("shop/web ") && line.contains("10.1.0.7:8080")),
+        table
+            .lines()
+            .any(|line| line.starts_with("shop/web ") && line.contains("10.1.0.7:8080")),
         "{table}"
     );
 }
@@ -73,13 +87,27 @@ fn json_has_the_renderer_input_and_table_is_for_people() {
 fn broken_object_is_reported_by_file_and_field_rest_rendered() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("bad-port.yaml"), web("broken", 8).replace("port: 80,", "port: 99999,")).unwrap();
+    fs::write(
+        path("bad-port.yaml"),
+        web("broken", 8).replace("port: 80,", "port: 99999,"),
+    )
+    .unwrap();
     fs::write(path("bad-yaml.yaml"), "apiVersion: v1\nkind: [\n").unwrap();
     fs::write(path("good.yaml"), web("web", 7)).unwrap();
     let run = run(&["render", "-f", text(folder.path())]);
     assert_eq!(run.code, 1);
-    assert!(run.out.contains("10.96.0.7") && !run.out.contains("10.96.0.8"), "{}", run.out);
-    let line = |name: &str| run.err.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(
+        run.out.contains("10.96.0.7") && !run.out.contains("10.96.0.8"),
+        "{}",
+        run.out
+    );
+    let line = |name: &str| {
+        run.err
+            .lines()
+            .find(|line| line.contains(name))
+            .unwrap()
+            .to_owned()
+    };
     let problem = line("bad-port.yaml");
     for part in ["Service shop/broken", "spec.ports[0].port", "99999"] {
         assert!(problem.contains(part), "{part} is not in: {problem}");
@@ -90,7 +118,12 @@ fn broken_object_is_reported_by_file_and_field_rest_rendered() {
 
 #[test]
 fn nothing_is_printed_when_nothing_can_be_read() {
-    for input in ["kind: [\n", &web("web", 7).replace("port: 80,", "port: 99999,").replace("10.1.0.7", "x")] {
+    for input in [
+        "kind: [\n",
+        &web("web", 7)
+            .replace("port: 80,", "port: 99999,")
+            .replace("10.1.0.7", "x"),
+    ] {
         for output in ["nft", "json", "table"] {
             let run = run_with_input(&["render", "-f", "-", "-o", output], input);
             assert_eq!((run.code, run.out.as_str()), (1, ""), "{input}");
@@ -101,17 +134,29 @@ fn nothing_is_printed_when_nothing_can_be_read() {
     assert_eq!((run.code, run.out.as_str()), (1, ""), "{run:?}");
     let empty = run_with_input(&["render", "-f", "-"], "");
     assert_eq!(empty.code, 0);
-    assert!(empty.out.contains("table inet"), "no objects at all are good input: {}", empty.out);
+    assert!(
+        empty.out.contains("table inet"),
+        "no objects at all are good input: {}",
+        empty.out
+    );
 }
 
 #[test]
 fn kinds_that_are_of_no_use_are_counted_or_named() {
-    let input = web("web", 7) + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n";
+    let input =
+        web("web", 7) + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n";
     let brief = run_with_input(&["render", "-f", "-"], &input);
     assert_eq!(brief.code, 0);
-    assert_eq!(brief.err, "note: 1 object of kinds that contiv does not use; -v names them\n");
+    assert_eq!(
+        brief.err,
+        "note: 1 object of kinds that contiv does not use; -v names them\n"
+    );
     let verbose = run_with_input(&["render", "-v", "-f", "-"], &input);
-    assert!(verbose.err.contains("ConfigMap settings"), "{}", verbose.err);
+    assert!(
+        verbose.err.contains("ConfigMap settings"),
+        "{}",
+        verbose.err
+    );
 }
 
 #[test]
@@ -130,9 +175,19 @@ fn first_of_several_nodes_is_rendered_and_named() {
     let input = web("web", 7) + NODES;
     let first = run_with_input(&["render", "-o", "json", "-f", "-"], &input);
     assert_eq!(first.code, 0);
-    assert_eq!(first.err, "note: rendered for node n1, the first of 2; --node-name chooses another\n");
-    assert!(first.out.contains("192.168.0.1") && !first.out.contains("192.168.0.2"), "{}", first.out);
-    let chosen = run_with_input(&["render", "-o", "json", "-f", "-", "--node-name", "n2"], &input);
+    assert_eq!(
+        first.err,
+        "note: rendered for node n1, the first of 2; --node-name chooses another\n"
+    );
+    assert!(
+        first.out.contains("192.168.0.1") && !first.out.contains("192.168.0.2"),
+        "{}",
+        first.out
+    );
+    let chosen = run_with_input(
+        &["render", "-o", "json", "-f", "-", "--node-name", "n2"],
+        &input,
+    );
     assert_eq!((chosen.code, chosen.err.as_str()), (0, ""));
     assert!(chosen.out.contains("192.168.0.2"), "{}", chosen.out);
 }
@@ -142,21 +197,45 @@ fn node_missing_in_the_input_is_reported() {
     let input = web("web", 7) + NODES;
     let run = run_with_input(&["render", "-f", "-", "--node-name", "n22"], &input);
     assert_eq!(run.code, 0);
-    assert!(run.err.starts_with("note: the input has no object of this node, n22: "), "{}", run.err);
-    assert!(run.err.trim_end().ends_with("did you mean n2?"), "{}", run.err);
+    assert!(
+        run.err
+            .starts_with("note: the input has no object of this node, n22: "),
+        "{}",
+        run.err
+    );
+    assert!(
+        run.err.trim_end().ends_with("did you mean n2?"),
+        "{}",
+        run.err
+    );
     let without = run_with_input(&["render", "-f", "-", "--node-name", "n1"], &web("web", 7));
-    assert!(without.err.starts_with("note: the input has no object of this node, n1: "), "{}", without.err);
+    assert!(
+        without
+            .err
+            .starts_with("note: the input has no object of this node, n1: "),
+        "{}",
+        without.err
+    );
 }
 
 #[test]
 fn slips_of_fields_and_kinds_are_named_with_suggestion() {
-    let input =
-        web("web", 7).replace("protocol:", "protocl:").replace("ports: [{", "ports: [{protocl: UDP, ");
+    let input = web("web", 7)
+        .replace("protocol:", "protocl:")
+        .replace("ports: [{", "ports: [{protocl: UDP, ");
     let render = run_with_input(&["render", "-f", "-"], &input);
     assert_eq!(render.code, 0, "{}", render.err);
     assert!(render.err.starts_with("warning: -"), "{}", render.err);
-    assert!(render.err.contains(".protocl: there is no such field"), "{}", render.err);
-    assert!(render.err.contains("did you mean protocol?"), "{}", render.err);
+    assert!(
+        render.err.contains(".protocl: there is no such field"),
+        "{}",
+        render.err
+    );
+    assert!(
+        render.err.contains("did you mean protocol?"),
+        "{}",
+        render.err
+    );
     let folder = tempfile::tempdir().unwrap();
     let store = format!("dir:{}", text(folder.path()));
     let apply = run_with_input(&["apply", "--store", &store, "-f", "-"], &input);
@@ -169,7 +248,13 @@ fn slips_of_fields_and_kinds_are_named_with_suggestion() {
     let input = web("web", 7).replace("kind: Service\n", "kind: Servce\n");
     let render = run_with_input(&["render", "-f", "-"], &input);
     assert_eq!(render.code, 1);
-    assert!(render.err.contains("\"v1\" has no kind \"Servce\"; did you mean Service?"), "{}", render.err);
+    assert!(
+        render
+            .err
+            .contains("\"v1\" has no kind \"Servce\"; did you mean Service?"),
+        "{}",
+        render.err
+    );
 }
 
 /// A service that selects external workloads, and two workloads, of which the second is not selected.
@@ -203,17 +288,33 @@ fn external_workloads_of_manifests_are_backends() {
     let run = run_with_input(&["render", "-f", "-", "-o", "table"], WORKLOADS);
     assert_eq!(run.code, 0, "{}", run.err);
     assert!(
-        run.out.lines().any(|line| line.starts_with("shop/billing ") && line.contains("192.0.2.7:8080")),
+        run.out
+            .lines()
+            .any(|line| line.starts_with("shop/billing ") && line.contains("192.0.2.7:8080")),
         "{}",
         run.out
     );
     assert!(
-        run.err.contains("note: ExternalWorkload shop/vm-2 is behind no service")
+        run.err
+            .contains("note: ExternalWorkload shop/vm-2 is behind no service")
             && !run.err.contains("vm-1"),
         "{}",
         run.err
     );
-    let trace = ["trace", "--from", "10.1.0.9", "--to", "10.96.0.50:80", "-f", "-"];
+    let trace = [
+        "trace",
+        "--from",
+        "10.1.0.9",
+        "--to",
+        "10.96.0.50:80",
+        "-f",
+        "-",
+    ];
     let traced = run_with_input(&trace, WORKLOADS);
-    assert!(traced.out.contains("192.0.2.7"), "{} {}", traced.out, traced.err);
+    assert!(
+        traced.out.contains("192.0.2.7"),
+        "{} {}",
+        traced.out,
+        traced.err
+    );
 }

@@ -47,7 +47,9 @@ fn until(socket: &UnixDatagram, expected: &str) -> Vec<String> {
 
 /// Asserts that no message arrives for longer than the watchdog's interval.
 fn assert_falls_silent(socket: &UnixDatagram) {
-    socket.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(2500)))
+        .unwrap();
     let mut buffer = [0; 4096];
     let is_time_out = |error: io::Error| error.kind() == ErrorKind::WouldBlock;
     let silent = (0..10).any(|_| socket.recv(&mut buffer).is_err_and(is_time_out));
@@ -61,7 +63,10 @@ fn start(folder: &Path, store: Option<&str>) -> (UnixDatagram, KillOnDrop) {
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut arguments = arguments(folder, "127.0.0.1:0");
-    for argument in arguments.iter_mut().filter(|argument| argument.starts_with("dir:")) {
+    for argument in arguments
+        .iter_mut()
+        .filter(|argument| argument.starts_with("dir:"))
+    {
         if let Some(store) = store {
             store.clone_into(argument);
         }
@@ -79,7 +84,10 @@ fn agent_with_unreadable_store_is_alive_but_not_ready() {
     let mut messages = until(&socket, "WATCHDOG=1");
     messages.extend(until(&socket, "STATUS=the store cannot be watched"));
     messages.extend(until(&socket, "WATCHDOG=1"));
-    assert!(!messages.iter().any(|message| message.contains("READY=1")), "{messages:#?}");
+    assert!(
+        !messages.iter().any(|message| message.contains("READY=1")),
+        "{messages:#?}"
+    );
 }
 
 /// The pipe that the agent logs to.
@@ -92,10 +100,16 @@ impl Log {
     fn of(kind: &str) -> Self {
         if kind == "journal" {
             let (ours, theirs) = UnixStream::pair().unwrap();
-            Self { reader: Box::new(ours), theirs: theirs.into() }
+            Self {
+                reader: Box::new(ours),
+                theirs: theirs.into(),
+            }
         } else {
             let (ours, theirs) = io::pipe().unwrap();
-            Self { reader: Box::new(ours), theirs: theirs.into() }
+            Self {
+                reader: Box::new(ours),
+                theirs: theirs.into(),
+            }
         }
     }
 
@@ -147,7 +161,9 @@ fn agent_with_hanging_readers_works_and_obeys_sigterm() {
         fill(&path);
         let mut log = Log::of(kind);
         let mut command = command(&arguments(folder.path(), "127.0.0.1:0"));
-        command.env("NOTIFY_SOCKET", &path).stderr(log.theirs.try_clone().unwrap());
+        command
+            .env("NOTIFY_SOCKET", &path)
+            .stderr(log.theirs.try_clone().unwrap());
         if kind == "journal" {
             command.env("JOURNAL_STREAM", log.stream());
         }
@@ -159,7 +175,10 @@ fn agent_with_hanging_readers_works_and_obeys_sigterm() {
         // Each is a line of the log.
         for _ in 0..10 {
             agent.signal("HUP");
-            assert!(get(address, "/liveness").contains(" 200 OK"), "{kind}: the node waits");
+            assert!(
+                get(address, "/liveness").contains(" 200 OK"),
+                "{kind}: the node waits"
+            );
         }
         // When messages are read again, they contain the state at that time.
         until(&socket, "READY=1");
@@ -174,7 +193,10 @@ fn agent_start_failure_is_notified_with_the_reason() {
     let folder = folder();
     let (socket, mut agent) = start(folder.path(), Some("dir:/nowhere"));
     let messages = until(&socket, "STATUS=failed: ");
-    assert!(messages.last().unwrap().contains("/nowhere"), "{messages:#?}");
+    assert!(
+        messages.last().unwrap().contains("/nowhere"),
+        "{messages:#?}"
+    );
     assert_eq!(agent.0.wait().unwrap().code(), Some(1));
 }
 
@@ -183,7 +205,12 @@ fn systemd_is_notified_of_ready_watchdog_reload_and_stop() {
     let folder = folder();
     let (socket, agent) = start(folder.path(), None);
     let started = until(&socket, "READY=1");
-    assert!(started.iter().any(|message| message.contains("STATUS=ready")), "{started:#?}");
+    assert!(
+        started
+            .iter()
+            .any(|message| message.contains("STATUS=ready")),
+        "{started:#?}"
+    );
 
     agent.signal("HUP");
     let reload = until(&socket, "RELOADING=1").pop().unwrap();
@@ -206,10 +233,19 @@ fn start_controllers(folder: &Path, store: &str, identity: &str) -> (UnixDatagra
     let path = folder.join(format!("notify-{identity}"));
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-    let arguments =
-        ["controller", "--enable", "external-workloads", "--store", store, "--identity", identity];
+    let arguments = [
+        "controller",
+        "--enable",
+        "external-workloads",
+        "--store",
+        store,
+        "--identity",
+        identity,
+    ];
     let mut command = command(&arguments);
-    command.args(["--listen", "127.0.0.1:0"]).env("NOTIFY_SOCKET", &path);
+    command
+        .args(["--listen", "127.0.0.1:0"])
+        .env("NOTIFY_SOCKET", &path);
     (socket, KillOnDrop(command.spawn().unwrap()))
 }
 
@@ -220,11 +256,18 @@ fn systemd_is_notified_of_the_active_controller_instance() {
     let etcd = runtime.block_on(Etcd::start()).unwrap();
     let (socket, mut one) = start_controllers(folder.path(), &etcd.url(), "one");
     let started = until(&socket, "READY=1");
-    assert!(started.iter().any(|message| message.starts_with("STATUS=active")), "{started:#?}");
+    assert!(
+        started
+            .iter()
+            .any(|message| message.starts_with("STATUS=active")),
+        "{started:#?}"
+    );
     let (standby, _two) = start_controllers(folder.path(), &etcd.url(), "two");
     let started = until(&standby, "READY=1");
     assert!(
-        started.iter().any(|message| message.trim_end() == "STATUS=standing by; one is active"),
+        started
+            .iter()
+            .any(|message| message.trim_end() == "STATUS=standing by; one is active"),
         "{started:#?}"
     );
 
@@ -239,7 +282,10 @@ fn systemd_is_notified_of_the_active_controller_instance() {
 
     one.signal("TERM");
     let stopping = until(&socket, "STOPPING=1");
-    assert!(!stopping.iter().any(|message| message.contains("RELOADING")), "{stopping:#?}");
+    assert!(
+        !stopping.iter().any(|message| message.contains("RELOADING")),
+        "{stopping:#?}"
+    );
     assert_eq!(one.0.wait().unwrap().code(), Some(0));
     // It has resigned the lease.
     until(&standby, "STATUS=active");
@@ -253,7 +299,10 @@ fn controllers_without_store_are_alive_but_not_ready() {
     let mut messages = until(&socket, "WATCHDOG=1");
     messages.extend(until(&socket, "STATUS=the store cannot be watched"));
     messages.extend(until(&socket, "WATCHDOG=1"));
-    assert!(!messages.iter().any(|message| message.contains("READY=1")), "{messages:#?}");
+    assert!(
+        !messages.iter().any(|message| message.contains("READY=1")),
+        "{messages:#?}"
+    );
 }
 
 #[test]
@@ -267,15 +316,27 @@ fn lines_for_journal_begin_with_their_priority() {
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut command = command(&arguments(folder.path(), "127.0.0.1:0"));
-    command.env("NOTIFY_SOCKET", &path).env("JOURNAL_STREAM", stream).stderr(file);
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .env("JOURNAL_STREAM", stream)
+        .stderr(file);
     let agent = KillOnDrop(command.spawn().unwrap());
     until(&socket, "READY=1");
     agent.signal("TERM");
     until(&socket, "STOPPING=1");
     let mut text = String::new();
-    fs::File::open(&log).unwrap().read_to_string(&mut text).unwrap();
-    assert!(text.lines().count() > 1 && text.lines().all(|line| line.starts_with("<6>")), "{text}");
-    assert!(!text.contains("Z  INFO"), "the journal knows the time: {text}");
+    fs::File::open(&log)
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    assert!(
+        text.lines().count() > 1 && text.lines().all(|line| line.starts_with("<6>")),
+        "{text}"
+    );
+    assert!(
+        !text.contains("Z  INFO"),
+        "the journal knows the time: {text}"
+    );
 }
 
 #[test]
@@ -284,23 +345,50 @@ fn completions_and_manual_pages_know_every_command() {
     let pages = folder.path().to_str().unwrap();
     let run = crate::contiv::run(&["man", pages]);
     assert_eq!(run.code, 0, "{}", run.err);
-    for command in
-        ["agent", "render", "apply", "get", "status", "services", "backends", "events", "top", "trace"]
-    {
+    for command in [
+        "agent", "render", "apply", "get", "status", "services", "backends", "events", "top",
+        "trace",
+    ] {
         let page = fs::read_to_string(folder.path().join(format!("contiv-{command}.1"))).unwrap();
         assert!(page.contains(".TH"), "{page}");
     }
     for shell in ["bash", "zsh", "fish"] {
         let run = crate::contiv::run(&["completions", shell]);
-        assert!(run.code == 0 && run.out.contains("CONTIV_COMPLETE"), "{shell}: {}", run.out);
+        assert!(
+            run.code == 0 && run.out.contains("CONTIV_COMPLETE"),
+            "{shell}: {}",
+            run.out
+        );
     }
     let mut command = command(&["--", "contiv", ""]);
-    command.env("CONTIV_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "1").env("_CLAP_IFS", "\n");
+    command
+        .env("CONTIV_COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", "1")
+        .env("_CLAP_IFS", "\n");
     let completed = crate::contiv::finish(command).out;
-    for command in ["agent", "get", "services", "backends", "events", "health-checks", "version"] {
-        assert!(completed.lines().any(|line| line == command), "{command} is not in:\n{completed}");
+    for command in [
+        "agent",
+        "get",
+        "services",
+        "backends",
+        "events",
+        "health-checks",
+        "version",
+    ] {
+        assert!(
+            completed.lines().any(|line| line == command),
+            "{command} is not in:\n{completed}"
+        );
     }
     let script = folder.path().join("contiv.bash");
     fs::write(&script, crate::contiv::run(&["completions", "bash"]).out).unwrap();
-    assert!(Command::new("bash").arg("-n").arg(&script).status().unwrap().success(), "it is no shell script");
+    assert!(
+        Command::new("bash")
+            .arg("-n")
+            .arg(&script)
+            .status()
+            .unwrap()
+            .success(),
+        "it is no shell script"
+    );
 }

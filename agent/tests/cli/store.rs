@@ -40,10 +40,19 @@ fn apply_prints_the_result_for_each_object() {
     let store = Store::new();
     let first = store.apply(&web("web", 7));
     assert_eq!((first.code, first.err.as_str()), (0, ""));
-    assert_eq!(first.out, "service/web created\nendpointslice/web-1 created\n");
-    assert_eq!(store.apply(&web("web", 7)).out, "service/web unchanged\nendpointslice/web-1 unchanged\n");
+    assert_eq!(
+        first.out,
+        "service/web created\nendpointslice/web-1 created\n"
+    );
+    assert_eq!(
+        store.apply(&web("web", 7)).out,
+        "service/web unchanged\nendpointslice/web-1 unchanged\n"
+    );
     let changed = store.apply(&web("web", 7).replace("10.1.0.7", "10.1.0.8"));
-    assert_eq!(changed.out, "service/web unchanged\nendpointslice/web-1 configured\n");
+    assert_eq!(
+        changed.out,
+        "service/web unchanged\nendpointslice/web-1 configured\n"
+    );
 }
 
 #[test]
@@ -70,38 +79,79 @@ spec: {type: LoadBalancer, clusterIP: 10.96.0.7, ports: [{port: 80}]}
 
     // As with linkerd, a new workload without a status is not ready, which is reported.
     let first = store.apply(spec);
-    assert_eq!((first.code, first.out.as_str()), (0, "externalworkload/vm created\n"));
-    assert!(first.err.starts_with("note: no traffic for externalworkload/vm before"), "{}", first.err);
+    assert_eq!(
+        (first.code, first.out.as_str()),
+        (0, "externalworkload/vm created\n")
+    );
+    assert!(
+        first
+            .err
+            .starts_with("note: no traffic for externalworkload/vm before"),
+        "{}",
+        first.err
+    );
 
     let ready = "status: {conditions: [{type: Ready, status: 'True'}]}\n";
     for (manifest, status, kept) in [
         (spec.to_owned(), ready, "'True'"),
-        (load_balancer.to_owned(), "status: {loadBalancer: {ingress: [{ip: 203.0.113.9}]}}\n", "203.0.113.9"),
+        (
+            load_balancer.to_owned(),
+            "status: {loadBalancer: {ingress: [{ip: 203.0.113.9}]}}\n",
+            "203.0.113.9",
+        ),
     ] {
         let apply = |status: &str| store.apply(&format!("{manifest}{status}"));
         assert_eq!(apply(status).err, "", "{manifest}");
         for nothing in ["", "status: {}\n", "status: {loadBalancer: {}}\n"] {
             let unchanged = apply(nothing);
-            assert!(unchanged.out.ends_with(" unchanged\n"), "{nothing}: {}", unchanged.out);
+            assert!(
+                unchanged.out.ends_with(" unchanged\n"),
+                "{nothing}: {}",
+                unchanged.out
+            );
             assert_eq!(unchanged.err, "");
         }
-        let relabelled = store.apply(&manifest.replacen("metadata: {", "metadata: {labels: {a: b}, ", 1));
-        assert!(relabelled.out.ends_with(" configured\n"), "{}", relabelled.out);
-        let what = if kept == "'True'" { "externalworkload/vm" } else { "svc/web" };
+        let relabelled =
+            store.apply(&manifest.replacen("metadata: {", "metadata: {labels: {a: b}, ", 1));
+        assert!(
+            relabelled.out.ends_with(" configured\n"),
+            "{}",
+            relabelled.out
+        );
+        let what = if kept == "'True'" {
+            "externalworkload/vm"
+        } else {
+            "svc/web"
+        };
         let now = get(what).replace('"', "'");
         assert!(now.contains(kept) && now.contains("a: b"), "{now}");
     }
     for (manifest, status, what) in [
-        (node, "status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}", "node/n1"),
-        (pod, "status: {podIP: 192.0.2.1, podIPs: [{ip: 192.0.2.1}]}", "pod/p1"),
+        (
+            node,
+            "status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}",
+            "node/n1",
+        ),
+        (
+            pod,
+            "status: {podIP: 192.0.2.1, podIPs: [{ip: 192.0.2.1}]}",
+            "pod/p1",
+        ),
     ] {
         assert_eq!(store.apply(&format!("{manifest}, {status}}}")).err, "");
-        assert!(store.apply(&format!("{manifest}}}")).out.ends_with(" unchanged\n"));
+        assert!(
+            store
+                .apply(&format!("{manifest}}}"))
+                .out
+                .ends_with(" unchanged\n")
+        );
         assert!(get(what).contains("192.0.2.1"), "{}", get(what));
     }
 
     // An explicit status counts, even an empty list.
-    store.apply(&workload("status: {conditions: [{type: Ready, status: 'False'}]}\n"));
+    store.apply(&workload(
+        "status: {conditions: [{type: Ready, status: 'False'}]}\n",
+    ));
     assert!(get("externalworkload/vm").contains("False"));
     store.apply(&workload("status: {conditions: []}\n"));
     assert!(!get("externalworkload/vm").contains("conditions"));
@@ -114,25 +164,39 @@ spec: {type: LoadBalancer, clusterIP: 10.96.0.7, ports: [{port: 80}]}
 fn store_is_that_of_the_agents_configuration_by_default() {
     let (store, other) = (Store::new(), Store::new());
     let config = store.0.path().join("agent.toml");
-    fs::write(&config, format!("store = \"dir:{}/objects\"\n", text(store.0.path()))).unwrap();
+    fs::write(
+        &config,
+        format!("store = \"dir:{}/objects\"\n", text(store.0.path())),
+    )
+    .unwrap();
     fs::create_dir(store.0.path().join("objects")).unwrap();
     let with_config = |arguments: &[&str], store: Option<&str>| {
         let mut command = command(arguments);
-        command.env("CONTIV_CONFIG", &config).envs(store.map(|url| ("CONTIV_STORE", url)));
+        command
+            .env("CONTIV_CONFIG", &config)
+            .envs(store.map(|url| ("CONTIV_STORE", url)));
         finish(command)
     };
     let manifest = other.0.path().join("web.yaml");
     fs::write(&manifest, web("web", 7)).unwrap();
     let applied = with_config(&["apply", "-f", text(&manifest)], None);
     assert_eq!((applied.code, applied.err.as_str()), (0, ""));
-    assert_eq!(with_config(&["get", "svc", "-A", "-o", "name"], None).out, "service/web\n");
+    assert_eq!(
+        with_config(&["get", "svc", "-A", "-o", "name"], None).out,
+        "service/web\n"
+    );
     fs::remove_file(&manifest).unwrap();
-    assert_eq!(with_config(&["get", "svc", "-A", "-o", "name"], Some(&other.url())).out, "");
+    assert_eq!(
+        with_config(&["get", "svc", "-A", "-o", "name"], Some(&other.url())).out,
+        ""
+    );
     fs::write(&config, "stroe = \"dir:/\"\n").unwrap();
     let wrong = with_config(&["get", "svc"], None);
     assert_eq!(wrong.code, 2);
     assert!(
-        wrong.err.contains("agent.toml:1: unknown key \"stroe\"; did you mean \"store\"?"),
+        wrong
+            .err
+            .contains("agent.toml:1: unknown key \"stroe\"; did you mean \"store\"?"),
         "{}",
         wrong.err
     );
@@ -148,14 +212,25 @@ fn get_reads_the_store_of_the_running_agent() {
         finish(command)
     };
     let found = get(&[]);
-    assert_eq!((found.code, found.out.as_str()), (0, "service/web\n"), "{found:?}");
+    assert_eq!(
+        (found.code, found.out.as_str()),
+        (0, "service/web\n"),
+        "{found:?}"
+    );
     let store = format!("dir:{}", text(&folder.path().join("manifests")));
-    let note = format!("note: store {store}, that of the agent at http://{}\n", agent.address);
+    let note = format!(
+        "note: store {store}, that of the agent at http://{}\n",
+        agent.address
+    );
     assert_eq!(found.err, note);
     // What is given wins, and needs no note.
     let other = Store::new();
     let empty = get(&["--store", &other.url()]);
-    assert_eq!((empty.code, empty.out.as_str(), empty.err.as_str()), (0, "", ""), "{empty:?}");
+    assert_eq!(
+        (empty.code, empty.out.as_str(), empty.err.as_str()),
+        (0, "", ""),
+        "{empty:?}"
+    );
     let config = other.0.path().join("agent.toml");
     fs::write(&config, format!("store = \"{}\"\n", Store::new().url())).unwrap();
     let configured = get(&["--config", text(&config)]);
@@ -175,8 +250,14 @@ fn get_without_agent_reads_the_configured_store_and_says_so() {
     let found = finish(command);
     // Whether the folder exists depends on the machine.
     let note = found.err.lines().next().unwrap_or_default();
-    assert!(note.starts_with("note: store dir:/etc/contiv/manifests, "), "{found:?}");
-    assert!(note.contains(&format!("no agent at http://{address}")), "{found:?}");
+    assert!(
+        note.starts_with("note: store dir:/etc/contiv/manifests, "),
+        "{found:?}"
+    );
+    assert!(
+        note.contains(&format!("no agent at http://{address}")),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -187,7 +268,10 @@ fn delete_with_silent_agent_requires_a_store() {
     command.env("CONTIV_AGENT", silent.local_addr().unwrap().to_string());
     let run = finish(command);
     assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.err.contains("name it with --store") && !run.err.contains("note: store"), "{run:?}");
+    assert!(
+        run.err.contains("name it with --store") && !run.err.contains("note: store"),
+        "{run:?}"
+    );
 }
 
 #[test]
@@ -198,10 +282,21 @@ fn get_sorts_and_omits_the_header() {
         let run = store.run(&["get", "svc", "-n", "shop", "--no-headers", "--sort-by", key]);
         assert_eq!((run.code, run.err.as_str()), (0, ""));
         let names: Vec<&str> = run.out.lines().map(|line| &line[..1]).collect();
-        assert_eq!(names, if key.contains("name") { ["a", "b"] } else { ["b", "a"] }, "{key}");
+        assert_eq!(
+            names,
+            if key.contains("name") {
+                ["a", "b"]
+            } else {
+                ["b", "a"]
+            },
+            "{key}"
+        );
     }
     let wrong = store.run(&["get", "svc", "-n", "shop", "--sort-by", "size"]);
-    assert!(wrong.code == 2 && wrong.err.contains("unknown column \"size\""), "{wrong:?}");
+    assert!(
+        wrong.code == 2 && wrong.err.contains("unknown column \"size\""),
+        "{wrong:?}"
+    );
 }
 
 #[test]
@@ -209,7 +304,11 @@ fn store_without_configuration_is_the_default_one() {
     let run = finish(command(&["get", "svc", "--config", "/dev/null"]));
     // The folder may exist or not, depending on the machine.
     assert_ne!(run.code, 2, "{}", run.err);
-    assert!(run.code == 0 || run.err.contains("/etc/contiv/manifests"), "{}", run.err);
+    assert!(
+        run.code == 0 || run.err.contains("/etc/contiv/manifests"),
+        "{}",
+        run.err
+    );
     // Nothing listens on it.
     let port = ReservedPort::new().unwrap();
     let address = port.address();
@@ -217,7 +316,13 @@ fn store_without_configuration_is_the_default_one() {
     plain.env("CONTIV_AGENT", address.to_string());
     let plain = finish(plain);
     assert_eq!(plain.code, run.code, "{}", plain.err);
-    assert!(plain.err.starts_with("note: store dir:/etc/contiv/manifests, "), "{}", plain.err);
+    assert!(
+        plain
+            .err
+            .starts_with("note: store dir:/etc/contiv/manifests, "),
+        "{}",
+        plain.err
+    );
 }
 
 #[test]
@@ -225,7 +330,11 @@ fn apply_names_broken_objects_and_applies_the_rest() {
     let store = Store::new();
     let run = store.apply(&web("web", 7).replace("[10.1.0.7]", "[10.1.0.777]"));
     assert_eq!((run.code, run.out.as_str()), (1, "service/web created\n"));
-    for part in ["EndpointSlice shop/web-1", "endpoints[0].addresses[0]", "10.1.0.777"] {
+    for part in [
+        "EndpointSlice shop/web-1",
+        "endpoints[0].addresses[0]",
+        "10.1.0.777",
+    ] {
         assert!(run.err.contains(part), "{part} is not in: {}", run.err);
     }
 }
@@ -235,8 +344,15 @@ fn more_objects_than_one_transaction_holds_are_all_applied() {
     let store = Store::new();
     let manifests: Vec<String> = (0..200).map(|i| web(&format!("s{i:03}"), i)).collect();
     let run = store.apply(&manifests.join("---\n"));
-    assert_eq!((run.code, run.err.as_str(), run.out.lines().count()), (0, "", 400));
-    assert!(run.out.lines().all(|line| line.ends_with(" created")), "{}", run.out);
+    assert_eq!(
+        (run.code, run.err.as_str(), run.out.lines().count()),
+        (0, "", 400)
+    );
+    assert!(
+        run.out.lines().all(|line| line.ends_with(" created")),
+        "{}",
+        run.out
+    );
     assert_eq!(store.run(&["get", "eps", "-A"]).out.lines().count(), 201);
 }
 
@@ -249,12 +365,28 @@ fn get_prints_aligned_columns_as_kubectl_does() {
     let lines: Vec<&str> = run.out.lines().collect();
     assert_eq!(
         lines[0].split_whitespace().collect::<Vec<_>>(),
-        ["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]
+        [
+            "NAME",
+            "TYPE",
+            "CLUSTER-IP",
+            "EXTERNAL-IP",
+            "PORT(S)",
+            "AGE"
+        ]
     );
     let cells: Vec<&str> = lines[2].split_whitespace().collect();
-    assert_eq!(cells[..5], ["web", "ClusterIP", "10.96.0.7", "<none>", "80/TCP"]);
+    assert_eq!(
+        cells[..5],
+        ["web", "ClusterIP", "10.96.0.7", "<none>", "80/TCP"]
+    );
     let column = lines[0].find("TYPE").unwrap();
-    assert!(lines[1..].iter().all(|line| line[column..].starts_with("ClusterIP")), "{}", run.out);
+    assert!(
+        lines[1..]
+            .iter()
+            .all(|line| line[column..].starts_with("ClusterIP")),
+        "{}",
+        run.out
+    );
 
     let everywhere = store.run(&["get", "services,eps", "-A"]).out;
     assert!(everywhere.starts_with("NAMESPACE   NAME"), "{everywhere}");
@@ -276,7 +408,11 @@ fn get_output_as_yaml_or_json_applies_again() {
         );
         let copy = Store::new();
         assert_eq!(copy.apply(&printed.out).code, 0);
-        assert_eq!(copy.run(&["get", "svc,eps", "-n", "shop", "-o", output]).out, printed.out);
+        assert_eq!(
+            copy.run(&["get", "svc,eps", "-n", "shop", "-o", output])
+                .out,
+            printed.out
+        );
     }
 }
 
@@ -286,11 +422,16 @@ fn get_without_objects_gives_a_hint() {
     store.apply(&web("web", 7));
     let nothing = store.run(&["get", "svc"]);
     assert_eq!((nothing.code, nothing.out.as_str()), (0, ""));
-    assert_eq!(nothing.err, "no service found in namespace default; -A looks in every one\n");
+    assert_eq!(
+        nothing.err,
+        "no service found in namespace default; -A looks in every one\n"
+    );
     let missing = store.run(&["get", "svc", "web"]);
     assert_eq!((missing.code, missing.out.as_str()), (1, ""));
     assert!(
-        missing.err.contains("service default/web is not there; did you mean shop/web?"),
+        missing
+            .err
+            .contains("service default/web is not there; did you mean shop/web?"),
         "{}",
         missing.err
     );
@@ -301,10 +442,19 @@ fn labelled() -> Store {
     let store = Store::new();
     let labelled = |name: &str, last| {
         web(name, last)
-            .replacen("namespace: shop}", &format!("namespace: shop, labels: {{app: {name}}}}}"), 1)
+            .replacen(
+                "namespace: shop}",
+                &format!("namespace: shop, labels: {{app: {name}}}}}"),
+                1,
+            )
             .replace("spec: {", &format!("spec: {{selector: {{pod: {name}}}, "))
     };
-    assert_eq!(store.apply(&[labelled("web", 7), labelled("cart", 8)].join("---\n")).code, 0);
+    assert_eq!(
+        store
+            .apply(&[labelled("web", 7), labelled("cart", 8)].join("---\n"))
+            .code,
+        0
+    );
     store
 }
 
@@ -313,14 +463,33 @@ fn get_chooses_by_labels_and_by_names_with_kind_or_namespace() {
     let store = labelled();
     for (arguments, expected) in [
         (&["svc", "-A", "-l", "app=web"][..], "service/web\n"),
-        (&["svc", "-n", "shop", "-l", "app in (web, cart)"], "service/cart\nservice/web\n"),
-        (&["svc,eps", "-n", "shop", "-l", "!app,kubernetes.io/service-name=web"], "endpointslice/web-1\n"),
+        (
+            &["svc", "-n", "shop", "-l", "app in (web, cart)"],
+            "service/cart\nservice/web\n",
+        ),
+        (
+            &[
+                "svc,eps",
+                "-n",
+                "shop",
+                "-l",
+                "!app,kubernetes.io/service-name=web",
+            ],
+            "endpointslice/web-1\n",
+        ),
         (&["svc", "shop/web"], "service/web\n"),
-        (&["service/web", "endpointslice/web-1", "-n", "shop"], "service/web\nendpointslice/web-1\n"),
+        (
+            &["service/web", "endpointslice/web-1", "-n", "shop"],
+            "service/web\nendpointslice/web-1\n",
+        ),
         (&["svc", "-A", "-l", "app=db"], ""),
     ] {
         let run = store.run(&[&["get", "-o", "name"], arguments].concat());
-        assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, expected, ""), "{arguments:?}");
+        assert_eq!(
+            (run.code, run.out.as_str(), run.err.as_str()),
+            (0, expected, ""),
+            "{arguments:?}"
+        );
     }
     let none = store.run(&["get", "svc", "-A", "-l", "app=db"]);
     assert_eq!(none.err, "no service with these labels found\n");
@@ -332,17 +501,31 @@ fn get_wide_shows_more_columns() {
     let titles = |arguments: &[&str]| {
         let run = store.run(&[&["get"], arguments].concat());
         let line = run.out.lines().next().unwrap_or_default().to_owned();
-        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     assert_eq!(
         titles(&["svc", "-A", "-o", "wide"]),
         "NAMESPACE NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE SELECTOR"
     );
-    assert_eq!(titles(&["eps", "-A", "--show-labels"]), "NAMESPACE NAME ADDRESSTYPE PORTS ENDPOINTS LABELS");
-    let wide = store.run(&["get", "svc", "shop/web", "-o", "wide", "--show-labels"]).out;
-    assert!(wide.contains("pod=web") && wide.contains("app=web"), "{wide}");
+    assert_eq!(
+        titles(&["eps", "-A", "--show-labels"]),
+        "NAMESPACE NAME ADDRESSTYPE PORTS ENDPOINTS LABELS"
+    );
+    let wide = store
+        .run(&["get", "svc", "shop/web", "-o", "wide", "--show-labels"])
+        .out;
+    assert!(
+        wide.contains("pod=web") && wide.contains("app=web"),
+        "{wide}"
+    );
     let json = store.run(&["get", "svc", "shop/web", "-o", "json"]).out;
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["kind"], "Service");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["kind"],
+        "Service"
+    );
 }
 
 #[test]
@@ -350,21 +533,41 @@ fn misspelled_argument_gets_a_suggestion() {
     let store = labelled();
     for (arguments, code, expected) in [
         (&["get", "servcie"][..], 2, "did you mean service?"),
-        (&["get", "svc", "wbe", "-n", "shop"], 1, "did you mean shop/web?"),
+        (
+            &["get", "svc", "wbe", "-n", "shop"],
+            1,
+            "did you mean shop/web?",
+        ),
         (&["get", "svc", "web"], 1, "did you mean shop/web?"),
         (&["get", "svc/cart"], 1, "did you mean shop/cart?"),
-        (&["delete", "svc", "shop/crat"], 1, "did you mean shop/cart?"),
+        (
+            &["delete", "svc", "shop/crat"],
+            1,
+            "did you mean shop/cart?",
+        ),
         (&["delete", "svc"], 2, "with -l"),
         (&["delete"], 2, "by -f"),
         (&["get"], 2, "service/web"),
-        (&["get", "svc", "web", "-l", "app=web"], 2, "either names or labels"),
+        (
+            &["get", "svc", "web", "-l", "app=web"],
+            2,
+            "either names or labels",
+        ),
         (&["get", "svc,eps", "--watch"], 2, "one kind"),
     ] {
         let run = store.run(arguments);
-        assert_eq!((run.code, run.out.as_str()), (code, ""), "{arguments:?}: {}", run.err);
+        assert_eq!(
+            (run.code, run.out.as_str()),
+            (code, ""),
+            "{arguments:?}: {}",
+            run.err
+        );
         assert!(run.err.contains(expected), "{arguments:?}: {}", run.err);
     }
-    assert_eq!(store.run(&["get", "svc", "-A", "-o", "name"]).out, "service/cart\nservice/web\n");
+    assert_eq!(
+        store.run(&["get", "svc", "-A", "-o", "name"]).out,
+        "service/cart\nservice/web\n"
+    );
 }
 
 #[test]
@@ -374,11 +577,18 @@ fn get_watch_prints_added_changed_and_deleted_objects() {
         let mut command = command(&[&["get", "svc", "-n", "shop", "--watch"], arguments].concat());
         command.env("CONTIV_STORE", store.url());
         let mut child = KillOnDrop(command.stdout(Stdio::piped()).spawn().unwrap());
-        let lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let lines = BufReader::new(child.0.stdout.take().unwrap())
+            .lines()
+            .map(Result::unwrap);
         (child, lines)
     };
     let columns = |line: Option<String>, count: usize| {
-        line.unwrap().split_whitespace().take(count).map(str::to_owned).collect::<Vec<_>>().join(" ")
+        line.unwrap()
+            .split_whitespace()
+            .take(count)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     let (_table, mut table) = watch(&["--output-watch-events"]);
     let (_name, mut name) = watch(&["-o", "name", "-l", "app in (web, api)"]);
@@ -387,13 +597,20 @@ fn get_watch_prints_added_changed_and_deleted_objects() {
     assert_eq!(columns(table.next(), 3), "ADDED web ClusterIP");
     assert_eq!(name.next().as_deref(), Some("service/web"));
 
-    store.apply(&web("api", 9).replacen("namespace: shop}", "namespace: shop, labels: {app: api}}", 1));
+    store.apply(&web("api", 9).replacen(
+        "namespace: shop}",
+        "namespace: shop, labels: {app: api}}",
+        1,
+    ));
     assert_eq!(columns(table.next(), 2), "ADDED api");
     assert_eq!(name.next().as_deref(), Some("service/api"));
     // Without the label it is deleted for watchers that select by it.
     store.apply(&web("api", 10));
     let changed = table.next().unwrap();
-    assert!(changed.starts_with("MODIFIED") && changed.contains("10.96.0.10"), "{changed}");
+    assert!(
+        changed.starts_with("MODIFIED") && changed.contains("10.96.0.10"),
+        "{changed}"
+    );
     assert_eq!(name.next().as_deref(), Some("service/api"));
     store.run(&["delete", "svc", "shop/web"]);
     assert_eq!(columns(table.next(), 2), "DELETED web");
@@ -404,13 +621,19 @@ fn get_watch_prints_added_changed_and_deleted_objects() {
 fn delete_chooses_by_labels_and_by_kind_and_name() {
     let store = labelled();
     let by_label = store.run(&["delete", "svc", "-A", "-l", "app=web"]);
-    assert_eq!((by_label.code, by_label.out.as_str()), (0, "service/web deleted\n"));
+    assert_eq!(
+        (by_label.code, by_label.out.as_str()),
+        (0, "service/web deleted\n")
+    );
     let by_name = store.run(&["delete", "svc/cart", "eps/cart-1", "-n", "shop"]);
     assert_eq!(
         (by_name.code, by_name.out.as_str()),
         (0, "service/cart deleted\nendpointslice/cart-1 deleted\n")
     );
-    assert_eq!(store.run(&["get", "svc,eps", "-A", "-o", "name"]).out, "endpointslice/web-1\n");
+    assert_eq!(
+        store.run(&["get", "svc,eps", "-A", "-o", "name"]).out,
+        "endpointslice/web-1\n"
+    );
 }
 
 #[test]
@@ -419,25 +642,41 @@ fn delete_removes_objects_by_name_and_by_manifest() {
     let manifests = [web("web", 7), web("db", 8)].join("---\n");
     store.apply(&manifests);
     let by_name = store.run(&["delete", "svc", "web", "-n", "shop"]);
-    assert_eq!((by_name.code, by_name.out.as_str()), (0, "service/web deleted\n"));
+    assert_eq!(
+        (by_name.code, by_name.out.as_str()),
+        (0, "service/web deleted\n")
+    );
     let again = store.run(&["delete", "svc", "web", "-n", "shop"]);
     assert_eq!((again.code, again.out.as_str()), (1, ""));
-    assert!(again.err.contains("service shop/web is not there"), "{}", again.err);
+    assert!(
+        again.err.contains("service shop/web is not there"),
+        "{}",
+        again.err
+    );
 
     let file = store.0.path().with_extension("yaml");
     fs::write(&file, &manifests).unwrap();
     let by_file = store.run(&["delete", "-f", text(&file)]);
     assert_eq!(by_file.code, 1, "one was gone");
-    assert_eq!(by_file.out, "endpointslice/web-1 deleted\nservice/db deleted\nendpointslice/db-1 deleted\n");
+    assert_eq!(
+        by_file.out,
+        "endpointslice/web-1 deleted\nservice/db deleted\nendpointslice/db-1 deleted\n"
+    );
     let ignored = store.run(&["delete", "--ignore-not-found", "-f", text(&file)]);
     fs::remove_file(file).unwrap();
-    assert_eq!((ignored.code, ignored.out.as_str(), ignored.err.as_str()), (0, "", ""));
+    assert_eq!(
+        (ignored.code, ignored.out.as_str(), ignored.err.as_str()),
+        (0, "", "")
+    );
     assert_eq!(store.run(&["get", "svc,eps", "-A"]).out, "");
 }
 
 #[test]
 fn unreachable_store_is_named_in_the_error() {
-    let run = run_with_input(&["apply", "--store", "etcd://127.0.0.1:1", "-f", "-"], &web("web", 7));
+    let run = run_with_input(
+        &["apply", "--store", "etcd://127.0.0.1:1", "-f", "-"],
+        &web("web", 7),
+    );
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     assert!(run.err.contains("127.0.0.1:1"), "{}", run.err);
 }

@@ -22,7 +22,10 @@ fn parts(path: &Path) -> BTreeMap<String, String> {
         let name = entry.path().unwrap().display().to_string();
         let mut content = String::new();
         entry.read_to_string(&mut content).unwrap();
-        (name.strip_prefix("contiv-support/").unwrap().to_owned(), content)
+        (
+            name.strip_prefix("contiv-support/").unwrap().to_owned(),
+            content,
+        )
     };
     archive.entries().unwrap().map(part).collect()
 }
@@ -33,11 +36,21 @@ fn bundle_holds_the_answers_of_agent_and_kernel() {
     let manifests = folder.path().join("manifests");
     fs::create_dir(&manifests).unwrap();
     fs::write(manifests.join("web.yaml"), web("web", 1)).unwrap();
-    fs::write(manifests.join("bad.yaml"), "kind: Service\napiVersion: v1\n").unwrap();
+    fs::write(
+        manifests.join("bad.yaml"),
+        "kind: Service\napiVersion: v1\n",
+    )
+    .unwrap();
     let agent = Agent::start(folder.path());
     let path = folder.path().join("bundle.tar.gz");
     let server = format!("http://{}", agent.address);
-    let run = finish(command(&["support-bundle", "--agent", &server, "-O", text(&path)]));
+    let run = finish(command(&[
+        "support-bundle",
+        "--agent",
+        &server,
+        "-O",
+        text(&path),
+    ]));
     assert_eq!((run.code, run.out.trim()), (0, text(&path)), "{run:?}");
     let parts = parts(&path);
     for (name, expected) in [
@@ -51,18 +64,36 @@ fn bundle_holds_the_answers_of_agent_and_kernel() {
         ("agent/quarantine.json", "bad.yaml"),
         ("agent/metrics.txt", "contiv_"),
         ("kernel/settings.txt", "net.ipv4.ip_forward = "),
-        ("kernel/routes.txt", "# ip -4 -details route show table all\n"),
+        (
+            "kernel/routes.txt",
+            "# ip -4 -details route show table all\n",
+        ),
     ] {
-        let part = parts.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", parts.keys()));
+        let part = parts
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name} in {:?}", parts.keys()));
         assert!(part.contains(expected), "{name}: {part}");
     }
-    assert!(parts["kernel/routes.txt"].contains("local 127.0.0.1 "), "{}", parts["kernel/routes.txt"]);
+    assert!(
+        parts["kernel/routes.txt"].contains("local 127.0.0.1 "),
+        "{}",
+        parts["kernel/routes.txt"]
+    );
     // Without systemd there is no journal, which is reported.
-    assert!(parts.contains_key("journal/contiv-agent.txt") || parts["missing.txt"].contains("journalctl"));
+    assert!(
+        parts.contains_key("journal/contiv-agent.txt")
+            || parts["missing.txt"].contains("journalctl")
+    );
     // The kernel's table is included, or the reason why it could not be read.
-    assert!(parts.contains_key("kernel/table.txt") || parts["missing.txt"].contains("kernel/table.txt: "));
+    assert!(
+        parts.contains_key("kernel/table.txt")
+            || parts["missing.txt"].contains("kernel/table.txt: ")
+    );
     let again = finish(command(&["support-bundle", "-O", text(&path)]));
-    assert!(again.code == 1 && again.err.contains("choose another file with -O"), "{again:?}");
+    assert!(
+        again.code == 1 && again.err.contains("choose another file with -O"),
+        "{again:?}"
+    );
 }
 
 #[test]
@@ -70,15 +101,34 @@ fn bundle_without_agent_lists_missing_parts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bundle.tar.gz");
     // Nothing listens at port 1.
-    let run = finish(command(&["support-bundle", "--agent", "http://127.0.0.1:1", "-O", text(&path)]));
+    let run = finish(command(&[
+        "support-bundle",
+        "--agent",
+        "http://127.0.0.1:1",
+        "-O",
+        text(&path),
+    ]));
     assert_eq!(run.code, 0, "{run:?}");
     assert!(run.err.contains("could not be collected"), "{run:?}");
     let parts = parts(&path);
-    for part in ["agent/status.json", "agent/dump-RENDERER.txt", "kernel/verify.json"] {
-        let reason = parts["missing.txt"].lines().find(|line| line.starts_with(part));
-        assert!(reason.is_some_and(|it| it.contains("no agent at http://127.0.0.1:1")), "{part}: {reason:?}");
+    for part in [
+        "agent/status.json",
+        "agent/dump-RENDERER.txt",
+        "kernel/verify.json",
+    ] {
+        let reason = parts["missing.txt"]
+            .lines()
+            .find(|line| line.starts_with(part));
+        assert!(
+            reason.is_some_and(|it| it.contains("no agent at http://127.0.0.1:1")),
+            "{part}: {reason:?}"
+        );
     }
-    assert!(parts.contains_key("version.txt") && parts.contains_key("config.toml"), "{:?}", parts.keys());
+    assert!(
+        parts.contains_key("version.txt") && parts.contains_key("config.toml"),
+        "{:?}",
+        parts.keys()
+    );
 }
 
 #[test]
@@ -98,10 +148,19 @@ fn no_password_gets_into_bundle() {
     let agent = Agent::start_waiting_for(&["agent", "--config", text(&config)], "lost the store");
     let path = folder.path().join("bundle.tar.gz");
     let server = format!("http://{}", agent.address);
-    let run = finish(command(&["support-bundle", "--agent", &server, "-O", text(&path)]));
+    let run = finish(command(&[
+        "support-bundle",
+        "--agent",
+        &server,
+        "-O",
+        text(&path),
+    ]));
     assert_eq!(run.code, 0, "{run:?}");
     let parts = parts(&path);
-    assert!(parts["agent/config.toml"].contains("etcd-password-file"), "{parts:?}");
+    assert!(
+        parts["agent/config.toml"].contains("etcd-password-file"),
+        "{parts:?}"
+    );
     for (name, part) in &parts {
         assert!(!part.contains(PASSWORD), "{name}");
     }
@@ -111,14 +170,28 @@ fn no_password_gets_into_bundle() {
 fn bundle_lists_missing_output_of_system_commands() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bundle.tar.gz");
-    let mut without_programs =
-        command(&["support-bundle", "--agent", "http://127.0.0.1:1", "-O", text(&path)]);
+    let mut without_programs = command(&[
+        "support-bundle",
+        "--agent",
+        "http://127.0.0.1:1",
+        "-O",
+        text(&path),
+    ]);
     without_programs.env("PATH", folder.path());
     let run = finish(without_programs);
     assert_eq!(run.code, 0, "{run:?}");
     let parts = parts(&path);
-    for part in ["kernel/routes.txt: ip -4 -details rule show: ", "journal/contiv-agent.txt: journalctl "] {
-        let reason = parts["missing.txt"].lines().find(|line| line.starts_with(part));
-        assert!(reason.is_some_and(|it| it.contains("is it installed?")), "{}", parts["missing.txt"]);
+    for part in [
+        "kernel/routes.txt: ip -4 -details rule show: ",
+        "journal/contiv-agent.txt: journalctl ",
+    ] {
+        let reason = parts["missing.txt"]
+            .lines()
+            .find(|line| line.starts_with(part));
+        assert!(
+            reason.is_some_and(|it| it.contains("is it installed?")),
+            "{}",
+            parts["missing.txt"]
+        );
     }
 }

@@ -12,7 +12,13 @@ use crate::{
     contiv::{Run, run, run_with_input, text, web},
 };
 
-const FROM_OUTSIDE: [&str; 5] = ["trace", "--from", "198.51.100.7", "--to", "10.96.0.7:80/tcp"];
+const FROM_OUTSIDE: [&str; 5] = [
+    "trace",
+    "--from",
+    "198.51.100.7",
+    "--to",
+    "10.96.0.7:80/tcp",
+];
 
 fn traced(arguments: &[&str]) -> Run {
     run(&[&FROM_OUTSIDE, arguments].concat())
@@ -53,9 +59,17 @@ fn view_is_that_of_node_that_is_named() {
     };
     let here = traced("n1");
     assert_eq!((here.code, here.err.as_str()), (0, ""));
-    assert!(here.out.contains("a pod of this node") && here.out.contains("kept: "), "{}", here.out);
+    assert!(
+        here.out.contains("a pod of this node") && here.out.contains("kept: "),
+        "{}",
+        here.out
+    );
     let elsewhere = traced("n2");
-    assert!(elsewhere.err.contains("has no object of this node"), "{}", elsewhere.err);
+    assert!(
+        elsewhere.err.contains("has no object of this node"),
+        "{}",
+        elsewhere.err
+    );
     assert!(
         elsewhere.out.contains("external: ") && elsewhere.out.contains("masqueraded: "),
         "{}",
@@ -70,7 +84,12 @@ fn trace_without_agent_fails_with_a_hint() {
     let address = port.address();
     let run = traced(&["--agent", &format!("http://{address}")]);
     assert_eq!((run.code, run.out.as_str()), (1, ""));
-    for part in [&address.to_string(), "is the agent running?", "--agent", "-f"] {
+    for part in [
+        &address.to_string(),
+        "is the agent running?",
+        "--agent",
+        "-f",
+    ] {
         assert!(run.err.contains(part), "{part} is not in: {}", run.err);
     }
 }
@@ -80,7 +99,10 @@ fn server_other_than_an_agent_is_recognized() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let answers = thread::spawn(move || {
-        for answer in ["SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"] {
+        for answer in [
+            "SSH-2.0-OpenSSH_9.2\r\n",
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+        ] {
             let (mut client, _) = listener.accept().unwrap();
             // An answer before the request would be another fault.
             assert_ne!(client.read(&mut [0; 1024]).unwrap(), 0);
@@ -90,7 +112,11 @@ fn server_other_than_an_agent_is_recognized() {
     for expected in ["does not answer as an agent does", "agent of this version"] {
         let run = traced(&["--agent", &server]);
         assert_eq!(run.code, 1);
-        assert!(run.err.contains(expected), "{expected} is not in: {}", run.err);
+        assert!(
+            run.err.contains(expected),
+            "{expected} is not in: {}",
+            run.err
+        );
     }
     answers.join().unwrap();
 }
@@ -108,26 +134,47 @@ fn service_is_traced_by_its_name() {
     )
     .unwrap();
     let agent = Agent::start(folder.path());
-    for source in [&["--agent", agent.address.as_str()][..], &["-f", text(&manifests), "--node-name", "n1"]] {
-        let traced = |to: &str| run(&[&["trace", "--from", "198.51.100.7", "--to", to], source].concat());
+    for source in [
+        &["--agent", agent.address.as_str()][..],
+        &["-f", text(&manifests), "--node-name", "n1"],
+    ] {
+        let traced =
+            |to: &str| run(&[&["trace", "--from", "198.51.100.7", "--to", to], source].concat());
         for to in ["shop/web", "shop/web:80", "shop/web:http/tcp"] {
             let run = traced(to);
             assert_eq!(run.code, 0, "{to}: {}", run.err);
-            assert!(run.out.starts_with("flow      198.51.100.7 to 10.96.0.7:80/tcp"), "{}", run.out);
+            assert!(
+                run.out
+                    .starts_with("flow      198.51.100.7 to 10.96.0.7:80/tcp"),
+                "{}",
+                run.out
+            );
         }
         assert!(traced("shop/dns:dns").out.contains("10.96.0.8:53/udp"));
         for (to, code, expected) in [
             ("shop/wbe", 1, "did you mean shop/web?"),
             ("web", 1, "there is no service default/web"),
             ("shop/dns", 2, "name one of 53/UDP (dns), 80/TCP (http)"),
-            ("shop/web:81", 2, "has no such port; name one of 80/TCP (http)"),
+            (
+                "shop/web:81",
+                2,
+                "has no such port; name one of 80/TCP (http)",
+            ),
         ] {
             let run = traced(to);
-            assert_eq!((run.code, run.out.as_str()), (code, ""), "{to}: {}", run.err);
+            assert_eq!(
+                (run.code, run.out.as_str()),
+                (code, ""),
+                "{to}: {}",
+                run.err
+            );
             assert!(run.err.contains(expected), "{to}: {}", run.err);
         }
         let other = run(&[&["trace", "--from", "fd00::7", "--to", "shop/web"], source].concat());
-        assert!(other.code == 1 && other.err.contains("shop/web has no IPv6 address"), "{other:?}");
+        assert!(
+            other.code == 1 && other.err.contains("shop/web has no IPv6 address"),
+            "{other:?}"
+        );
     }
 }
 
@@ -137,11 +184,30 @@ fn wrong_usage_and_failure_have_different_exit_codes() {
         &["trace", "--from", "fd00::1", "--to", "10.96.0.7:80/tcp"][..],
         &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7/tcp"],
         &["trace", "--from", "10.1.0.9"],
-        &["trace", "--from", "10.1.0.9%veth*", "--to", "10.96.0.7:80/tcp"],
-        &["trace", "--from", "10.1.0.9", "--to", "10.96.0.7:80", "--agent", "https://node1"],
+        &[
+            "trace",
+            "--from",
+            "10.1.0.9%veth*",
+            "--to",
+            "10.96.0.7:80/tcp",
+        ],
+        &[
+            "trace",
+            "--from",
+            "10.1.0.9",
+            "--to",
+            "10.96.0.7:80",
+            "--agent",
+            "https://node1",
+        ],
     ] {
         let run = run(wrong);
-        assert_eq!((run.code, run.out.as_str()), (2, ""), "{wrong:?}: {}", run.err);
+        assert_eq!(
+            (run.code, run.out.as_str()),
+            (2, ""),
+            "{wrong:?}: {}",
+            run.err
+        );
     }
 }
 
@@ -154,7 +220,13 @@ fn interface_of_client_is_part_of_question() {
     let from = ["trace", "--from", "10.1.0.9%veth-1", "--to", "10.96.0.7:80"];
     let online = run(&[&from[..], &["--agent", &server]].concat());
     assert_eq!((online.code, online.err.as_str()), (0, ""));
-    assert!(online.out.starts_with("flow      10.1.0.9%veth-1 to 10.96.0.7:80/tcp"), "{}", online.out);
+    assert!(
+        online
+            .out
+            .starts_with("flow      10.1.0.9%veth-1 to 10.96.0.7:80/tcp"),
+        "{}",
+        online.out
+    );
     let offline = run(&[&from[..], &["-f", text(&manifests), "--node-name", "n1"]].concat());
     assert_eq!(offline.out, online.out);
 }
@@ -163,10 +235,19 @@ fn interface_of_client_is_part_of_question() {
 fn broken_manifests_are_named_and_rest_is_traced() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("good.yaml"), web("web", 7)).unwrap();
-    fs::write(folder.path().join("bad.yaml"), web("bad", 8).replace("port: 80,", "port: 99999,")).unwrap();
+    fs::write(
+        folder.path().join("bad.yaml"),
+        web("bad", 8).replace("port: 80,", "port: 99999,"),
+    )
+    .unwrap();
     let run = traced(&["-f", text(folder.path())]);
     assert_eq!(run.code, 1);
-    assert!(run.err.contains("99999") && run.out.contains("shop/web"), "{}{}", run.err, run.out);
+    assert!(
+        run.err.contains("99999") && run.out.contains("shop/web"),
+        "{}{}",
+        run.err,
+        run.out
+    );
 }
 
 /// Services that are not served, and one with a node port.
@@ -208,12 +289,22 @@ fn destination_that_is_not_served_is_explained() {
     let manifests = folder.path().join("manifests");
     fs::write(manifests.join("more.yaml"), DESTINATIONS).unwrap();
     let agent = Agent::start(folder.path());
-    for source in [&["--agent", agent.address.as_str()][..], &["-f", text(&manifests), "--node-name", "n1"]] {
-        let traced = |to: &str| run(&[&["trace", "--from", "198.51.100.7", "--to", to], source].concat());
+    for source in [
+        &["--agent", agent.address.as_str()][..],
+        &["-f", text(&manifests), "--node-name", "n1"],
+    ] {
+        let traced =
+            |to: &str| run(&[&["trace", "--from", "198.51.100.7", "--to", to], source].concat());
         for (to, expected) in [
             ("shop/db", "service shop/db is not served: it is headless"),
-            ("shop/mail", "service shop/mail is not served: of type ExternalName it is an alias in DNS"),
-            ("shop/bare", "service shop/bare is not served: it has neither an address nor a node port"),
+            (
+                "shop/mail",
+                "service shop/mail is not served: of type ExternalName it is an alias in DNS",
+            ),
+            (
+                "shop/bare",
+                "service shop/bare is not served: it has neither an address nor a node port",
+            ),
             ("shop/other", "service shop/other is not served: its label"),
         ] {
             let run = traced(to);
@@ -228,7 +319,10 @@ fn destination_that_is_not_served_is_explained() {
                 "127.0.0.1:30080",
                 "why       it is the node port of shop/np, which this node serves at 192.0.2.1 only",
             ),
-            ("10.96.0.7:81", "why       shop/web has this address, but only with 80/tcp (http)"),
+            (
+                "10.96.0.7:81",
+                "why       shop/web has this address, but only with 80/tcp (http)",
+            ),
         ] {
             let run = traced(to);
             assert!(run.code == 0 && run.out.contains(expected), "{to}: {run:?}");
@@ -245,7 +339,8 @@ fn former_address_of_service_is_remembered() {
     agent.wait_for("/services", |services| services.contains("10.96.0.8"));
     let run = traced(&["--agent", &agent.address]);
     assert!(
-        run.out.contains("why       10.96.0.7:80/tcp was shop/web until ")
+        run.out
+            .contains("why       10.96.0.7:80/tcp was shop/web until ")
             && run.out.contains("has 10.96.0.8 now"),
         "{run:?}"
     );
@@ -308,8 +403,16 @@ fn missing_backends_are_explained() {
             thread::sleep(std::time::Duration::from_millis(100));
             run = traced(&["--agent", &agent.address]);
         }
-        assert!(run.out.contains("REJECTED") && run.out.contains(expected), "{expected}: {run:?}");
-        let offline = traced(&["-f", text(&folder.path().join("manifests")), "--node-name", "n1"]);
+        assert!(
+            run.out.contains("REJECTED") && run.out.contains(expected),
+            "{expected}: {run:?}"
+        );
+        let offline = traced(&[
+            "-f",
+            text(&folder.path().join("manifests")),
+            "--node-name",
+            "n1",
+        ]);
         assert_eq!(offline.out, run.out);
     }
 }
@@ -321,7 +424,10 @@ fn quarantined_and_stale_state_is_said() {
     let agent = Agent::start(folder.path());
     let sound = web("web", 7);
     for (broken, part) in [
-        (sound.replace("10.96.0.7", "10.96.0.777"), "state     service shop/web is in quarantine since"),
+        (
+            sound.replace("10.96.0.7", "10.96.0.777"),
+            "state     service shop/web is in quarantine since",
+        ),
         (
             sound.replace("port: 8080}]", "port: 99999}]"),
             "state     endpointslice shop/web-1 is in quarantine since",
@@ -331,9 +437,15 @@ fn quarantined_and_stale_state_is_said() {
         let object = part.split_whitespace().nth(2).unwrap();
         agent.wait_for("/quarantine", |quarantine| quarantine.contains(object));
         let run = traced(&["--agent", &agent.address]);
-        assert!(run.code == 0 && run.out.contains("SERVED by one backend"), "{run:?}");
+        assert!(
+            run.code == 0 && run.out.contains("SERVED by one backend"),
+            "{run:?}"
+        );
         let out = run.out.to_lowercase();
-        assert!(out.contains(part) && out.contains("; its last good state is in use"), "{run:?}");
+        assert!(
+            out.contains(part) && out.contains("; its last good state is in use"),
+            "{run:?}"
+        );
     }
     fs::write(manifests.join("web.yaml"), &sound).unwrap();
     agent.wait_for("/quarantine", |quarantine| quarantine == "[]");
@@ -342,26 +454,51 @@ fn quarantined_and_stale_state_is_said() {
     let bad = web("bad", 9).replace("10.96.0.9", "10.96.0.999");
     fs::write(manifests.join("bad.yaml"), bad).unwrap();
     agent.wait_for("/quarantine", |quarantine| quarantine.contains("shop/bad"));
-    let named = run(&["trace", "--from", "198.51.100.7", "--to", "shop/bad", "--agent", &agent.address]);
+    let named = run(&[
+        "trace",
+        "--from",
+        "198.51.100.7",
+        "--to",
+        "shop/bad",
+        "--agent",
+        &agent.address,
+    ]);
     assert!(
         named.code == 1
             && named.err.contains("service shop/bad is in quarantine: ")
             && named.err.contains("10.96.0.999"),
         "{named:?}"
     );
-    let elsewhere =
-        run(&["trace", "--from", "198.51.100.7", "--to", "10.96.0.9:80", "--agent", &agent.address]);
+    let elsewhere = run(&[
+        "trace",
+        "--from",
+        "198.51.100.7",
+        "--to",
+        "10.96.0.9:80",
+        "--agent",
+        &agent.address,
+    ]);
     assert!(
-        elsewhere.out.to_lowercase().contains("state     service shop/bad is in quarantine since")
+        elsewhere
+            .out
+            .to_lowercase()
+            .contains("state     service shop/bad is in quarantine since")
             && elsewhere.out.contains("nothing of it is in use"),
         "{elsewhere:?}"
     );
 
     fs::remove_file(manifests.join("bad.yaml")).unwrap();
     fs::rename(&manifests, folder.path().join("away")).unwrap();
-    agent.wait_for("/quarantine", |quarantine| quarantine.contains("cannot be read"));
+    agent.wait_for("/quarantine", |quarantine| {
+        quarantine.contains("cannot be read")
+    });
     let run = traced(&["--agent", &agent.address]);
-    let expected =
-        format!("state     what {} holds may be missing or outdated here, since ", text(&manifests));
-    assert!(run.out.contains("SERVED by one backend") && run.out.contains(&expected), "{run:?}");
+    let expected = format!(
+        "state     what {} holds may be missing or outdated here, since ",
+        text(&manifests)
+    );
+    assert!(
+        run.out.contains("SERVED by one backend") && run.out.contains(&expected),
+        "{run:?}"
+    );
 }

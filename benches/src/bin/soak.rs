@@ -25,16 +25,33 @@ struct Options {
 }
 
 fn main() -> Result<ExitCode> {
-    let Options { seconds, rate, services, out } = Options::parse();
+    let Options {
+        seconds,
+        rate,
+        services,
+        out,
+    } = Options::parse();
     // Twice as long, in case etcd is slow, plus the start.
     let limit = Duration::from_secs(seconds * 2 + 300);
     let mut is_flat = true;
     isolated_measurement(limit, |lab| {
-        let outcome = soak::run(lab, Soak { seconds, rate, services }, &out)?;
+        let outcome = soak::run(
+            lab,
+            Soak {
+                seconds,
+                rate,
+                services,
+            },
+            &out,
+        )?;
         is_flat = report(&outcome);
         Ok(())
     })?;
-    Ok(if is_flat { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_flat {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Returns whether nothing grew and no change was lost.

@@ -26,14 +26,24 @@ pub(super) const fn service(workload: Workload, round: u32) -> usize {
 
 pub(super) fn by_kind(times: &[(SingleChange, Duration)]) -> Times {
     let of_kind = |wanted: SingleChange| {
-        times.iter().filter(|(kind, _)| *kind == wanted).map(|(_, duration)| *duration).collect()
+        times
+            .iter()
+            .filter(|(kind, _)| *kind == wanted)
+            .map(|(_, duration)| *duration)
+            .collect()
     };
-    SingleChange::ALL.into_iter().map(|kind| (kind, of_kind(kind))).collect()
+    SingleChange::ALL
+        .into_iter()
+        .map(|kind| (kind, of_kind(kind)))
+        .collect()
 }
 
 pub(super) fn operation((key, value): Write) -> Operation {
     match value {
-        Some(value) => Operation::Put { key, value: value.into() },
+        Some(value) => Operation::Put {
+            key,
+            value: value.into(),
+        },
         None => Operation::Delete { key },
     }
 }

@@ -63,7 +63,10 @@ fn one_by_one(client: &Client, workload: Workload) -> Result<Times> {
                 limit: CHANGE_TIMEOUT,
             };
             let write = operation(kind.write(workload, service(workload, round), round));
-            client.runtime.block_on(client.store.commit(vec![write])).map_err(unexpected)?;
+            client
+                .runtime
+                .block_on(client.store.commit(vec![write]))
+                .map_err(unexpected)?;
             let acknowledged = Instant::now();
             let mut last = commits.next(CHANGE_TIMEOUT)?.ok_or_else(late)?;
             let count: &mut u32 = counts.entry(kind).or_insert(1);
@@ -84,7 +87,9 @@ fn one_by_one(client: &Client, workload: Workload) -> Result<Times> {
     }
     // One too many in any round is left over now. Waiting for it in each round would leave the machine idle before the first change.
     if commits.next(QUIET)?.is_some() {
-        return Err(LabError::Unexpected("changes took more transactions than those before them".to_owned()));
+        return Err(LabError::Unexpected(
+            "changes took more transactions than those before them".to_owned(),
+        ));
     }
     Ok(by_kind(&times))
 }

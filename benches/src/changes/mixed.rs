@@ -32,7 +32,9 @@ pub(super) fn measure(
         cores: 0.5,
         limit: Duration::from_millis(10),
     };
-    churn::measure(lab, client, agent, workload, load, |number| change(workload, number))
+    churn::measure(lab, client, agent, workload, load, |number| {
+        change(workload, number)
+    })
 }
 
 /// Four kinds in turn: a backend replaced, one added, one removed again, a service deleted or created with another backend.
@@ -52,8 +54,14 @@ fn change(workload: Workload, number: u32) -> churn::Change {
         _ => {
             let deleted = number - APART;
             let slice = slice(deleted, Variant::Replaced(number));
-            (true, vec![slice, write(SingleChange::ServiceCreated, deleted)])
+            (
+                true,
+                vec![slice, write(SingleChange::ServiceCreated, deleted)],
+            )
         }
     };
-    churn::Change { writes: writes.into_iter().map(operation).collect(), has_marker }
+    churn::Change {
+        writes: writes.into_iter().map(operation).collect(),
+        has_marker,
+    }
 }

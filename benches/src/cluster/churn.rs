@@ -61,37 +61,68 @@ pub(crate) fn measure(
     load: Load,
     change: impl Fn(u32) -> Change + Send,
 ) -> Result<Vec<Figure>> {
-    let Load { section, name, rate, duration, cores, limit } = load;
-    let before = (process::memory(agent.id())?, process::processor_time(agent.id())?);
+    let Load {
+        section,
+        name,
+        rate,
+        duration,
+        cores,
+        limit,
+    } = load;
+    let before = (
+        process::memory(agent.id())?,
+        process::processor_time(agent.id())?,
+    );
     let is_over = AtomicBool::new(false);
     let (written, committed, busy) = thread::scope(|scope| {
         let listener = scope.spawn(|| lab.node.run(|| listen(&is_over)));
-        let written = lab.node.run(|| client.runtime.block_on(write(client, rate, duration, change)));
+        let written = lab.node.run(|| {
+            client
+                .runtime
+                .block_on(write(client, rate, duration, change))
+        });
         let busy = process::processor_time(agent.id()).map(|time| time.saturating_sub(before.1));
         is_over.store(true, Ordering::Relaxed);
-        let committed = listener.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+        let committed = listener
+            .join()
+            .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
         Ok::<_, LabError>((written?, committed?, busy?))
     })?;
-    let missing = written.keys().filter(|number| !committed.contains_key(number)).count();
+    let missing = written
+        .keys()
+        .filter(|number| !committed.contains_key(number))
+        .count();
     let latency = |(number, acknowledged): (&u32, &Instant)| {
-        committed.get(number).map(|committed| committed.saturating_duration_since(*acknowledged))
+        committed
+            .get(number)
+            .map(|committed| committed.saturating_duration_since(*acknowledged))
     };
     let latencies: Samples = written.iter().filter_map(latency).collect();
 
     let figure = |metric: &str, measured: Quantity| {
-        Figure::new(section, format!("{name}, {metric}"), (workload.services, workload.backends), measured)
+        Figure::new(
+            section,
+            format!("{name}, {metric}"),
+            (workload.services, workload.backends),
+            measured,
+        )
     };
     let at_most = |limit| Limit::AtMost(limit);
-    let count = |number: usize| Quantity::Count(f64::from(u32::try_from(number).unwrap_or(u32::MAX)));
+    let count =
+        |number: usize| Quantity::Count(f64::from(u32::try_from(number).unwrap_or(u32::MAX)));
     let after = process::memory(agent.id())?;
     let growth = Quantity::Mebibytes(after.resident.number() - before.0.resident.number());
     Ok(vec![
         figure("changes a second", Quantity::Count(f64::from(rate))),
-        figure("changes that were never committed", count(missing)).with_limit(at_most(Quantity::Count(0.0))),
+        figure("changes that were never committed", count(missing))
+            .with_limit(at_most(Quantity::Count(0.0))),
         figure("p50", latencies.median().into()),
         figure("p99", latencies.percentile(99).into()).with_limit(at_most(limit.into())),
-        figure("processors busy", Quantity::Cores(busy.as_secs_f64() / duration.as_secs_f64()))
-            .with_limit(at_most(Quantity::Cores(cores))),
+        figure(
+            "processors busy",
+            Quantity::Cores(busy.as_secs_f64() / duration.as_secs_f64()),
+        )
+        .with_limit(at_most(Quantity::Cores(cores))),
         figure("growth of memory", growth).with_limit(at_most(Quantity::Mebibytes(5.0))),
     ])
 }
@@ -117,7 +148,11 @@ async fn write(
         });
     }
     let acknowledged: Result<Vec<_>, StoreError> = requests.join_all().await.into_iter().collect();
-    Ok(acknowledged.map_err(unexpected)?.into_iter().flatten().collect())
+    Ok(acknowledged
+        .map_err(unexpected)?
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
 /// Records when each change was committed, until the end and as long afterwards as commits arrive.
@@ -127,7 +162,10 @@ fn listen(is_over: &AtomicBool) -> Result<ChangeTimes> {
     loop {
         match commits.next(LAST_COMMIT_TIMEOUT)? {
             Some(commit) => {
-                let markers = commit.backends.iter().filter_map(|backend| marker_number(*backend));
+                let markers = commit
+                    .backends
+                    .iter()
+                    .filter_map(|backend| marker_number(*backend));
                 for number in markers.filter(|number| *number >= FIRST_MARKER) {
                     commit_times.entry(number).or_insert(commit.at);
                 }

@@ -24,11 +24,17 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new() -> Result<Self> {
         let failed = |error| LabError::system("start a runtime for the client of etcd", error);
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(failed)?;
         // Connections are made with the first request, which every caller makes within the namespace.
-        let store =
-            EtcdStore::new(&["127.0.0.1:2379".to_owned()], EtcdAccess::default()).map_err(unexpected)?;
-        Ok(Self { runtime, store: Arc::new(store) })
+        let store = EtcdStore::new(&["127.0.0.1:2379".to_owned()], EtcdAccess::default())
+            .map_err(unexpected)?;
+        Ok(Self {
+            runtime,
+            store: Arc::new(store),
+        })
     }
 
     pub(crate) fn fill(&self, lab: &Lab, workload: Workload) -> Result<()> {
@@ -44,7 +50,8 @@ impl Client {
             }
             self.store.commit(puts).await.map(drop)
         };
-        lab.node.run(|| self.runtime.block_on(write).map_err(unexpected))
+        lab.node
+            .run(|| self.runtime.block_on(write).map_err(unexpected))
     }
 }
 
@@ -54,5 +61,8 @@ pub(crate) fn unexpected(error: impl fmt::Display) -> LabError {
 
 /// A put of one key.
 pub(crate) fn put((key, value): (String, String)) -> Vec<Operation> {
-    vec![Operation::Put { key, value: value.into() }]
+    vec![Operation::Put {
+        key,
+        value: value.into(),
+    }]
 }

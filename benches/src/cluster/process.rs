@@ -18,23 +18,31 @@ pub(crate) struct Memory {
 pub(crate) fn memory(process: u32) -> Result<Memory> {
     let status = read(process, "status")?;
     let field = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_suffix("kB"));
+        let value = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_suffix("kB"));
         let kibibytes: f64 = value
             .and_then(|value| value.trim().parse().ok())
             .ok_or_else(|| LabError::Unexpected(format!("no {name} in /proc/{process}/status")))?;
         Ok::<_, LabError>(Quantity::Mebibytes(kibibytes / 1024.0))
     };
-    Ok(Memory { resident: field("VmRSS:")?, peak: field("VmHWM:")? })
+    Ok(Memory {
+        resident: field("VmRSS:")?,
+        peak: field("VmHWM:")?,
+    })
 }
 
 /// The processor time used so far, in user and kernel mode.
 pub(crate) fn processor_time(process: u32) -> Result<Duration> {
     let stat = read(process, "stat")?;
     // The name, in parentheses, can contain anything. The third field follows; 14 and 15 are the times.
-    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' ').skip(11).take(2));
-    let ticks: Option<Vec<u32>> = fields.and_then(|fields| fields.map(|field| field.parse().ok()).collect());
-    let ticks =
-        ticks.ok_or_else(|| LabError::Unexpected(format!("cannot read /proc/{process}/stat: {stat}")))?;
+    let fields = stat
+        .rsplit_once(") ")
+        .map(|(_, fields)| fields.split(' ').skip(11).take(2));
+    let ticks: Option<Vec<u32>> =
+        fields.and_then(|fields| fields.map(|field| field.parse().ok()).collect());
+    let ticks = ticks
+        .ok_or_else(|| LabError::Unexpected(format!("cannot read /proc/{process}/stat: {stat}")))?;
     Ok(CLOCK_TICK * ticks.iter().sum())
 }
 
@@ -51,14 +59,16 @@ pub(crate) fn threads(process: u32) -> Result<usize> {
 /// The load of the machine over the last minute.
 pub(crate) fn load() -> Result<f64> {
     let path = "/proc/loadavg";
-    let text = fs::read_to_string(path).map_err(|error| LabError::system(format!("read {path}"), error))?;
+    let text = fs::read_to_string(path)
+        .map_err(|error| LabError::system(format!("read {path}"), error))?;
     let first = text.split(' ').next().and_then(|load| load.parse().ok());
     first.ok_or_else(|| LabError::Unexpected(format!("{path}: {text}")))
 }
 
 fn count(process: u32, folder: &str) -> Result<usize> {
     let path = format!("/proc/{process}/{folder}");
-    let entries = fs::read_dir(&path).map_err(|error| LabError::system(format!("read {path}"), error))?;
+    let entries =
+        fs::read_dir(&path).map_err(|error| LabError::system(format!("read {path}"), error))?;
     Ok(entries.count())
 }
 

@@ -38,7 +38,9 @@ pub(super) fn measure(
     service: &Service,
     scenario: Scenario,
 ) -> Result<Vec<Figure>> {
-    let Scenario { section, workload, .. } = scenario;
+    let Scenario {
+        section, workload, ..
+    } = scenario;
     let agent = Agent::start(lab, options)?;
     // A restart may begin with the saved state.
     agent.wait_until_listed(LIST_TIMEOUT)?;
@@ -50,23 +52,35 @@ pub(super) fn measure(
             .into_iter()
             .map(|client| {
                 let of = |frontend| service.address(lab, frontend, Family::V4);
-                let targets = [Frontend::ClusterIp, Frontend::ExternalIp, Frontend::LoadBalancer].map(of);
+                let targets = [
+                    Frontend::ClusterIp,
+                    Frontend::ExternalIp,
+                    Frontend::LoadBalancer,
+                ]
+                .map(of);
                 let is_over = &is_over;
                 scope.spawn(move || connect_until(is_over, client, &targets))
             })
             .collect();
         let restarted = restart(lab, options, agent);
         is_over.store(true, Ordering::Relaxed);
-        let joined = clients
-            .into_iter()
-            .map(|client| client.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)));
+        let joined = clients.into_iter().map(|client| {
+            client
+                .join()
+                .unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+        });
         let connections: Vec<Connections> = joined.collect::<Result<_>>()?;
         restarted.map(|restarts| (connections, restarts))
     })?;
     let seconds = begin.elapsed().as_secs_f64();
 
-    if let Some(failure) = connections.iter().find_map(|client| client.failures.first()) {
-        crate::progress(&format!("a connection failed while the agent restarted: {failure}"));
+    if let Some(failure) = connections
+        .iter()
+        .find_map(|client| client.failures.first())
+    {
+        crate::progress(&format!(
+            "a connection failed while the agent restarted: {failure}"
+        ));
     }
     let sum = |count: fn(&Connections) -> usize| {
         f64::from(u32::try_from(connections.iter().map(count).sum::<usize>()).unwrap_or(u32::MAX))
@@ -81,15 +95,28 @@ pub(super) fn measure(
     };
     Ok(vec![
         figure("until ready", restarts.median().into()),
-        figure("connections a second", Quantity::Count(sum(|client| client.answered) / seconds)),
-        figure("connections answered", Quantity::Count(sum(|client| client.answered))),
-        figure("connections failed", Quantity::Count(sum(|client| client.failures.len())))
-            .with_limit(Limit::AtMost(Quantity::Count(0.0))),
+        figure(
+            "connections a second",
+            Quantity::Count(sum(|client| client.answered) / seconds),
+        ),
+        figure(
+            "connections answered",
+            Quantity::Count(sum(|client| client.answered)),
+        ),
+        figure(
+            "connections failed",
+            Quantity::Count(sum(|client| client.failures.len())),
+        )
+        .with_limit(Limit::AtMost(Quantity::Count(0.0))),
     ])
 }
 
 /// Kills and restarts the agent several times; then stops it.
-fn restart<'lab>(lab: &'lab Lab, options: &AgentOptions, mut agent: Agent<'lab>) -> Result<Samples> {
+fn restart<'lab>(
+    lab: &'lab Lab,
+    options: &AgentOptions,
+    mut agent: Agent<'lab>,
+) -> Result<Samples> {
     let mut restarts = Vec::new();
     for _ in 0..RESTARTS {
         agent.kill()?;
@@ -102,11 +129,19 @@ fn restart<'lab>(lab: &'lab Lab, options: &AgentOptions, mut agent: Agent<'lab>)
     Ok(restarts.into_iter().collect())
 }
 
-fn connect_until(is_over: &AtomicBool, client: &Namespace, targets: &[SocketAddr]) -> Result<Connections> {
+fn connect_until(
+    is_over: &AtomicBool,
+    client: &Namespace,
+    targets: &[SocketAddr],
+) -> Result<Connections> {
     client.run(|| {
         let mut connections = Connections::default();
         // Several targets, since each port of the client can be used for one connection to each.
-        for target in targets.iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
+        for target in targets
+            .iter()
+            .cycle()
+            .take_while(|_| !is_over.load(Ordering::Relaxed))
+        {
             match request(*target) {
                 Ok(()) => connections.answered += 1,
                 Err(error) => connections.failures.push(format!("{target}: {error}")),

@@ -60,17 +60,26 @@ fn put_service(number: usize) -> Result<Operation> {
 }
 
 fn put(kind: Kind, name: &str, value: &serde_json::Value) -> Result<Operation> {
-    let key = Key::new(kind, NAMESPACE, name).map_err(|error| LabError::Unexpected(error.to_string()))?;
-    Ok(Operation::Put { key: key.to_path(), value: value.to_string().into() })
+    let key =
+        Key::new(kind, NAMESPACE, name).map_err(|error| LabError::Unexpected(error.to_string()))?;
+    Ok(Operation::Put {
+        key: key.to_path(),
+        value: value.to_string().into(),
+    })
 }
 
 /// Writes everything. Must be called in the namespace of the node.
 pub(super) fn fill(client: &Client) -> Result<()> {
     let workloads = (0..WORKLOADS).map(|number| put_workload(number, address(number, 0)));
-    let all = workloads.chain((0..SERVICES).map(put_service)).collect::<Result<Vec<_>>>()?;
+    let all = workloads
+        .chain((0..SERVICES).map(put_service))
+        .collect::<Result<Vec<_>>>()?;
     for batch in all.chunks(BATCH) {
         let commit = client.store.commit(batch.to_vec());
-        client.runtime.block_on(commit).map_err(|error| LabError::Unexpected(error.to_string()))?;
+        client
+            .runtime
+            .block_on(commit)
+            .map_err(|error| LabError::Unexpected(error.to_string()))?;
     }
     Ok(())
 }

@@ -30,25 +30,40 @@ pub(super) fn measure(client: &Client) -> Result<(Samples, Samples)> {
         let workload = number * 7919 % WORKLOADS;
         let new = address(workload, 1 + number / WORKLOADS);
         let change = vec![put_workload(workload, new)?];
-        client.runtime.block_on(client.store.commit(change)).map_err(unexpected)?;
+        client
+            .runtime
+            .block_on(client.store.commit(change))
+            .map_err(unexpected)?;
         let acknowledged = Instant::now();
         let text = format!("\"{new}\"");
-        client.runtime.block_on(wait_for_slices(&mut watch, text.as_bytes()))?;
+        client
+            .runtime
+            .block_on(wait_for_slices(&mut watch, text.as_bytes()))?;
         in_etcd.push(acknowledged.elapsed());
         let mut missing = SERVICES_PER_WORKLOAD;
         while missing > 0 {
-            let commit = commits.next(CHANGE_TIMEOUT)?.ok_or_else(|| LabError::TooLate {
-                event: format!("change {number} is in the kernel"),
-                limit: CHANGE_TIMEOUT,
-            })?;
-            missing =
-                missing.saturating_sub(commit.backends.iter().filter(|backend| **backend == new).count());
+            let commit = commits
+                .next(CHANGE_TIMEOUT)?
+                .ok_or_else(|| LabError::TooLate {
+                    event: format!("change {number} is in the kernel"),
+                    limit: CHANGE_TIMEOUT,
+                })?;
+            missing = missing.saturating_sub(
+                commit
+                    .backends
+                    .iter()
+                    .filter(|backend| **backend == new)
+                    .count(),
+            );
             if missing == 0 {
                 in_kernel.push(commit.at.saturating_duration_since(acknowledged));
             }
         }
     }
-    Ok((in_etcd.into_iter().collect(), in_kernel.into_iter().collect()))
+    Ok((
+        in_etcd.into_iter().collect(),
+        in_kernel.into_iter().collect(),
+    ))
 }
 
 /// Waits until all slices of a workload have its new address.
@@ -56,11 +71,22 @@ async fn wait_for_slices(watch: &mut WatchStream, address: &[u8]) -> Result<()> 
     let mut missing = SERVICES_PER_WORKLOAD;
     while missing > 0 {
         let next = timeout(CHANGE_TIMEOUT, watch.next()).await;
-        let late = || LabError::TooLate { event: "the slices are in etcd".to_owned(), limit: CHANGE_TIMEOUT };
-        let event = next.map_err(|_| late())?.ok_or_else(late)?.map_err(unexpected)?;
-        let WatchEvent::Changed(batch) = event else { continue };
+        let late = || LabError::TooLate {
+            event: "the slices are in etcd".to_owned(),
+            limit: CHANGE_TIMEOUT,
+        };
+        let event = next
+            .map_err(|_| late())?
+            .ok_or_else(late)?
+            .map_err(unexpected)?;
+        let WatchEvent::Changed(batch) = event else {
+            continue;
+        };
         let has_address = |change: &&Change| match change {
-            Change::Put(entry) => entry.value.windows(address.len()).any(|window| window == address),
+            Change::Put(entry) => entry
+                .value
+                .windows(address.len())
+                .any(|window| window == address),
             Change::Delete { .. } => false,
         };
         missing = missing.saturating_sub(batch.changes.iter().filter(has_address).count());

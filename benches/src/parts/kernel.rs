@@ -42,7 +42,11 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
     let replaced = changes(workload, &mut processor, Variant::Replaced)?;
     let restored = restore(workload, &mut processor)?;
     let resized = changes(workload, &mut processor, |number| {
-        if number % 2 == 0 { Variant::OneLess } else { Variant::Original }
+        if number % 2 == 0 {
+            Variant::OneLess
+        } else {
+            Variant::Original
+        }
     })?;
 
     let (mut encode, mut floor, mut ours) = (Times::default(), Times::default(), Times::default());
@@ -59,8 +63,18 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
         ours.cold.push(call(|| renderer.resync(&snapshot))?);
         thread::sleep(KERNEL_SETTLE_TIME);
         for (changes, encode, floor, ours) in [
-            (&replaced, &mut encode.replaced, &mut floor.replaced, &mut ours.replaced),
-            (&resized, &mut encode.resized, &mut floor.resized, &mut ours.resized),
+            (
+                &replaced,
+                &mut encode.replaced,
+                &mut floor.replaced,
+                &mut ours.replaced,
+            ),
+            (
+                &resized,
+                &mut encode.resized,
+                &mut floor.resized,
+                &mut ours.resized,
+            ),
         ] {
             for change in changes {
                 let (duration, batches) = timed(|| offline.update(change));
@@ -77,7 +91,10 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
         let after = processor.snapshot();
         restart.push(call(|| Nftables::new().resync(&after))?);
         // A table without one of its base chains is useless and is deleted in the transaction that creates the new one.
-        run(&["nft", "flush chain inet contiv nat-output; delete chain inet contiv nat-output"])?;
+        run(&[
+            "nft",
+            "flush chain inet contiv nat-output; delete chain inet contiv nat-output",
+        ])?;
         replace.push(call(|| Nftables::new().resync(&after))?);
         remove_table()?;
     }
@@ -86,7 +103,10 @@ pub(super) fn measure(lab: &Lab, workload: Workload) -> Result<Vec<Figure>> {
 
 /// The kernel's time alone for a cold start.
 pub(super) fn cold_floor(lab: &Lab, workload: Workload) -> Result<Duration> {
-    let snapshot = workload.processor().map_err(|error| decode_error(&error))?.snapshot();
+    let snapshot = workload
+        .processor()
+        .map_err(|error| decode_error(&error))?
+        .snapshot();
     let mut times = Vec::new();
     for _ in 0..repetitions(workload.services) {
         let kernel = lab.node2.run(Kernel::open)?;
@@ -107,12 +127,17 @@ fn figures(
 ) -> Vec<Figure> {
     let median = |times: Vec<Duration>| times.into_iter().collect::<Samples>().median();
     let figure = |name: &str, measured: Duration| {
-        Figure::new(SECTION, name, (workload.services, workload.backends), measured)
+        Figure::new(
+            SECTION,
+            name,
+            (workload.services, workload.backends),
+            measured,
+        )
     };
     let cold_floor = median(floor.cold);
     let mut cold = figure("kernel, cold", median(ours.cold)).beside(cold_floor);
-    let mut slots =
-        figure("kernel, one backend less or more", median(ours.resized)).beside(median(floor.resized));
+    let mut slots = figure("kernel, one backend less or more", median(ours.resized))
+        .beside(median(floor.resized));
     // With fewer services the differences are noise.
     if workload.services >= 10_000 {
         cold = cold.with_limit(Limit::TimesFloor(1.2));
@@ -120,12 +145,19 @@ fn figures(
     }
     vec![
         figure("plan and encode everything", median(encode.cold)),
-        figure("plan and encode one replaced backend", median(encode.replaced)),
-        figure("plan and encode one backend less or more", median(encode.resized)),
+        figure(
+            "plan and encode one replaced backend",
+            median(encode.replaced),
+        ),
+        figure(
+            "plan and encode one backend less or more",
+            median(encode.resized),
+        ),
         cold,
         figure("kernel, everything replaced", median(replace)).beside(cold_floor),
         figure("kernel, restart", median(restart)).beside(cold_floor),
-        figure("kernel, one replaced backend", median(ours.replaced)).beside(median(floor.replaced)),
+        figure("kernel, one replaced backend", median(ours.replaced))
+            .beside(median(floor.replaced)),
         slots,
     ]
 }
@@ -148,9 +180,15 @@ fn changes(
 /// Reverts all changes.
 fn restore(workload: Workload, processor: &mut Processor) -> Result<ChangeSet> {
     let original = |number| {
-        workload.change(changed(workload, number), Variant::Original).map_err(|error| decode_error(&error))
+        workload
+            .change(changed(workload, number), Variant::Original)
+            .map_err(|error| decode_error(&error))
     };
-    Ok(processor.apply((0..count(workload)).map(original).collect::<Result<Vec<_>>>()?))
+    Ok(processor.apply(
+        (0..count(workload))
+            .map(original)
+            .collect::<Result<Vec<_>>>()?,
+    ))
 }
 
 /// The service of a change. Two in a row change the same one: one backend less, then one more.
@@ -160,7 +198,9 @@ const fn changed(workload: Workload, number: u32) -> usize {
 
 fn call<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Result<Duration> {
     let (duration, result) = timed(work);
-    result.map(|_| duration).map_err(|error| LabError::Unexpected(error.to_string()))
+    result
+        .map(|_| duration)
+        .map_err(|error| LabError::Unexpected(error.to_string()))
 }
 
 fn remove_table() -> Result<()> {

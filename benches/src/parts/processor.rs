@@ -15,7 +15,12 @@ const CHANGES: u32 = 500;
 
 pub(super) fn measure(workload: Workload) -> Result<Vec<Figure>> {
     let figure = |name: &str, samples: &Samples| {
-        Figure::new(SECTION, name, (workload.services, workload.backends), samples.median())
+        Figure::new(
+            SECTION,
+            name,
+            (workload.services, workload.backends),
+            samples.median(),
+        )
     };
     let (mut decode, mut combine) = (Vec::new(), Vec::new());
     for _ in 0..repetitions(workload.services) {
@@ -32,8 +37,9 @@ pub(super) fn measure(workload: Workload) -> Result<Vec<Figure>> {
     let mut one = Vec::new();
     for number in 0..CHANGES {
         let service = number as usize * 7919 % workload.services;
-        let event =
-            workload.change(service, Variant::Replaced(number)).map_err(|error| decode_error(&error))?;
+        let event = workload
+            .change(service, Variant::Replaced(number))
+            .map_err(|error| decode_error(&error))?;
         one.push(timed(|| processor.apply([event])).0);
     }
     Ok(vec![

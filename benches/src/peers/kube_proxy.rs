@@ -134,12 +134,24 @@ impl Layout {
 
     /// The whole table, for an empty kernel: texts to be loaded one after the other. Up to [`ALL_COMPLETE`] services it is one
     /// text, as kube-proxy writes it. Loading takes time quadratic in the chains of a text, so a larger table is several.
-    pub(super) fn everything(self, port: Port, services: &[Service]) -> impl Iterator<Item = String> {
+    pub(super) fn everything(
+        self,
+        port: Port,
+        services: &[Service],
+    ) -> impl Iterator<Item = String> {
         let of_piece = move |(number, services): (usize, &[Service])| {
-            let base = if number == 0 { self.base() } else { String::new() };
+            let base = if number == 0 {
+                self.base()
+            } else {
+                String::new()
+            };
             base + &self.services(port, services)
         };
-        let piece_len = if services.len() <= ALL_COMPLETE { ALL_COMPLETE } else { SERVICES_OF_PIECE };
+        let piece_len = if services.len() <= ALL_COMPLETE {
+            ALL_COMPLETE
+        } else {
+            SERVICES_OF_PIECE
+        };
         services.chunks(piece_len).enumerate().map(of_piece)
     }
 
@@ -149,9 +161,17 @@ impl Layout {
             Self::UpTo135 => OWN_UP_TO_135,
             Self::From136 => OWN_FROM_136,
         };
-        let words =
-            [("OWN_CHAINS", own), ("TABLE", self.table()), ("PODS", &pods()), ("SERVICES", SERVICE_RANGE)];
-        words.into_iter().fold(BASE.to_owned(), |text, (word, value)| text.replace(word, value))
+        let words = [
+            ("OWN_CHAINS", own),
+            ("TABLE", self.table()),
+            ("PODS", &pods()),
+            ("SERVICES", SERVICE_RANGE),
+        ];
+        words
+            .into_iter()
+            .fold(BASE.to_owned(), |text, (word, value)| {
+                text.replace(word, value)
+            })
     }
 
     fn services(self, port: Port, services: &[Service]) -> String {
@@ -160,9 +180,15 @@ impl Layout {
         for service in services {
             self.chains(&mut text, port, service);
         }
-        for Service { number, address, .. } in services {
+        for Service {
+            number, address, ..
+        } in services
+        {
             let Port { protocol, port } = port;
-            line(&mut text, format_args!("add element {table} cluster-ips {{ {address} }}"));
+            line(
+                &mut text,
+                format_args!("add element {table} cluster-ips {{ {address} }}"),
+            );
             line(
                 &mut text,
                 format_args!(
@@ -180,9 +206,16 @@ impl Layout {
         let mut text = String::new();
         self.chains(&mut text, port, after);
         if self == Self::UpTo135 {
-            for endpoint in before.endpoints.iter().filter(|endpoint| !after.endpoints.contains(endpoint)) {
+            for endpoint in before
+                .endpoints
+                .iter()
+                .filter(|endpoint| !after.endpoints.contains(endpoint))
+            {
                 let chain = endpoint_chain(before.number, *endpoint);
-                line(&mut text, format_args!("flush chain {} {chain}", self.table()));
+                line(
+                    &mut text,
+                    format_args!("flush chain {} {chain}", self.table()),
+                );
             }
         }
         text
@@ -193,37 +226,59 @@ impl Layout {
         if self == Self::UpTo135 {
             for endpoint in &service.endpoints {
                 let name = endpoint_chain(service.number, *endpoint);
-                line(text, format_args!("add chain {table} {name}\nflush chain {table} {name}"));
+                line(
+                    text,
+                    format_args!("add chain {table} {name}\nflush chain {table} {name}"),
+                );
                 let address = endpoint.ip();
                 line(
                     text,
-                    format_args!("add rule {table} {name} ip saddr {address} jump mark-for-masquerade"),
+                    format_args!(
+                        "add rule {table} {name} ip saddr {address} jump mark-for-masquerade"
+                    ),
                 );
                 line(
                     text,
-                    format_args!("add rule {table} {name} meta l4proto {protocol} dnat to {endpoint}"),
+                    format_args!(
+                        "add rule {table} {name} meta l4proto {protocol} dnat to {endpoint}"
+                    ),
                 );
             }
         }
-        line(text, format_args!("add chain {table} {chain}\nflush chain {table} {chain}"));
+        line(
+            text,
+            format_args!("add chain {table} {chain}\nflush chain {table} {chain}"),
+        );
         if self == Self::UpTo135 {
             let (address, pods) = (service.address, pods());
-            let mark = format_args!("ip daddr {address} ip saddr != {pods} jump mark-for-masquerade");
+            let mark =
+                format_args!("ip daddr {address} ip saddr != {pods} jump mark-for-masquerade");
             line(text, format_args!("add rule {table} {chain} {mark}"));
         }
         let count = service.endpoints.len();
         let of_slot = |(slot, endpoint): (usize, &SocketAddrV4)| match self {
-            Self::UpTo135 => format!("{slot} : goto {}", endpoint_chain(service.number, *endpoint)),
+            Self::UpTo135 => format!(
+                "{slot} : goto {}",
+                endpoint_chain(service.number, *endpoint)
+            ),
             Self::From136 => format!("{slot} : {} . {}", endpoint.ip(), endpoint.port()),
         };
-        let slots = service.endpoints.iter().enumerate().map(of_slot).collect::<Vec<_>>().join(", ");
+        let slots = service
+            .endpoints
+            .iter()
+            .enumerate()
+            .map(of_slot)
+            .collect::<Vec<_>>()
+            .join(", ");
         let rule = match (self, service.endpoints.as_slice()) {
             // Without an anonymous map, as 1.37 writes it, which is the only way to load tens of thousands within minutes.
             (Self::UpTo135, [only]) => format!("goto {}", endpoint_chain(service.number, *only)),
             (Self::From136, [only]) => format!("meta l4proto {protocol} dnat to {only}"),
             (Self::UpTo135, _) => format!("numgen random mod {count} vmap {{ {slots} }}"),
             (Self::From136, _) => {
-                format!("meta l4proto {protocol} dnat ip to numgen random mod {count} map {{ {slots} }}")
+                format!(
+                    "meta l4proto {protocol} dnat ip to numgen random mod {count} map {{ {slots} }}"
+                )
             }
         };
         line(text, format_args!("add rule {table} {chain} {rule}"));

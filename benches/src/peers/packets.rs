@@ -27,7 +27,11 @@ use crate::{
 /// The number of rounds for a loaded table, and of flows in a turn. Large tables are loaded only once, and have longer turns, since
 /// activating and deactivating them takes seconds.
 const fn turns(services: usize) -> (usize, usize) {
-    if services < ALL_COMPLETE { (6, 1030) } else { (12, 2030) }
+    if services < ALL_COMPLETE {
+        (6, 1030)
+    } else {
+        (12, 2030)
+    }
 }
 /// At most this many turns of a load are repeated because something disturbed them.
 const SPARE_TURNS: usize = 60;
@@ -77,21 +81,34 @@ pub(super) struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        Self { flows: Vec::new(), quickest_open: Duration::MAX }
+        Self {
+            flows: Vec::new(),
+            quickest_open: Duration::MAX,
+        }
     }
 }
 
 impl Latencies {
     pub(super) fn percentile(&self, percent: usize) -> Duration {
-        self.flows.iter().copied().collect::<Samples>().percentile(percent)
+        self.flows
+            .iter()
+            .copied()
+            .collect::<Samples>()
+            .percentile(percent)
     }
 
     /// Adds those of a load, whose turns have the flows in the same order. The median of the turns counts for each flow: one or
     /// two flows in a hundred are interrupted by chance, and one that is slow for a reason is slow in each turn.
     fn add(&mut self, turns: &[Vec<Duration>]) {
         let flows = turns.iter().map(Vec::len).min().unwrap_or_default();
-        let of_turns = |flow| turns.iter().map(|turn: &Vec<Duration>| turn[flow]).collect::<Samples>();
-        self.flows.extend((0..flows).map(|flow| of_turns(flow).median()));
+        let of_turns = |flow| {
+            turns
+                .iter()
+                .map(|turn: &Vec<Duration>| turn[flow])
+                .collect::<Samples>()
+        };
+        self.flows
+            .extend((0..flows).map(|flow| of_turns(flow).median()));
     }
 }
 
@@ -132,16 +149,30 @@ impl<'lab> Packets<'lab> {
         })?;
         let turns = turns(services.len());
         let is_complete = |service: &&Service| service.endpoints.len() == usize::from(BACKENDS);
-        let services = services.iter().filter(is_complete).map(|service| service.address).collect();
-        Ok(Self { lab, servers, services, turns })
+        let services = services
+            .iter()
+            .filter(is_complete)
+            .map(|service| service.address)
+            .collect();
+        Ok(Self {
+            lab,
+            servers,
+            services,
+            turns,
+        })
     }
 
     /// Sends new flows directly to a backend, and to services all over each table, the same in each turn. The tables take turns,
     /// so that a change of the machine's speed affects all of them.
     pub(super) fn send_first_packets(&self, first_packets: &mut FirstPackets) -> Result<()> {
-        let FirstPackets { straight, through, disturbed } = first_packets;
+        let FirstPackets {
+            straight,
+            through,
+            disturbed,
+        } = first_packets;
         let server = SocketAddrV4::new(self.lab.pod2.host.v4, FIRST_PORT);
-        let service = |flow: usize| SocketAddrV4::new(self.services[flow * 7919 % self.services.len()], PORT);
+        let service =
+            |flow: usize| SocketAddrV4::new(self.services[flow * 7919 % self.services.len()], PORT);
         let mut ballast = vec![0_u8; BEYOND_CACHES];
         disturbed.spare = SPARE_TURNS;
         let mut straight_turns = Vec::new();
@@ -189,7 +220,9 @@ impl<'lab> Packets<'lab> {
     }
 
     fn flows(&self, target: &(impl Fn(usize) -> SocketAddrV4 + Send + Sync)) -> Result<Turn> {
-        self.lab.node.run(|| run(&["conntrack", "--flush"]).map(drop))?;
+        self.lab
+            .node
+            .run(|| run(&["conntrack", "--flush"]).map(drop))?;
         let failed = |error| LabError::system("send a packet", error);
         // Sockets made here belong to the pod; those of the servers to theirs.
         let flows = self.lab.pod1.run(|| {
@@ -197,7 +230,10 @@ impl<'lab> Packets<'lab> {
             (0..self.turns.1).map(latency).collect::<Result<Vec<_>>>()
         })?;
         let (opens, latencies): (Vec<_>, _) = flows.into_iter().skip(WARM_UP).unzip();
-        Ok(Turn { latencies, open: opens.into_iter().collect::<Samples>().median() })
+        Ok(Turn {
+            latencies,
+            open: opens.into_iter().collect::<Samples>().median(),
+        })
     }
 
     /// Opens a socket and sends the packet of a new flow; returns the time for the one and for the other.
@@ -246,21 +282,36 @@ mod tests {
         let turn = |micros: [u64; 3]| micros.map(Duration::from_micros).to_vec();
         let mut latencies = Latencies::default();
         latencies.add(&[turn([10, 900, 50]), turn([11, 12, 52]), turn([900, 10, 51])]);
-        assert_eq!([1, 50, 99].map(|percent| latencies.percentile(percent).as_micros()), [11, 12, 51]);
+        assert_eq!(
+            [1, 50, 99].map(|percent| latencies.percentile(percent).as_micros()),
+            [11, 12, 51]
+        );
     }
 
     #[test]
     fn six_rounds_have_all_orders_of_the_tables() {
         let orders: BTreeSet<_> = (0..6).map(order).collect();
         assert_eq!(orders.len(), 6);
-        assert!(orders.iter().all(|order| BTreeSet::from(*order) == BTreeSet::from([0, 1, 2])));
+        assert!(
+            orders
+                .iter()
+                .all(|order| BTreeSet::from(*order) == BTreeSet::from([0, 1, 2]))
+        );
     }
 
     #[test]
     fn turn_is_disturbed_if_sockets_open_more_slowly() {
         let quickest = Duration::from_nanos(3200);
-        let is_disturbed =
-            |open| Turn { latencies: vec![], open: Duration::from_nanos(open) }.is_disturbed(quickest);
-        assert_eq!([3200, 3360, 3361, 4000].map(is_disturbed), [false, false, true, true]);
+        let is_disturbed = |open| {
+            Turn {
+                latencies: vec![],
+                open: Duration::from_nanos(open),
+            }
+            .is_disturbed(quickest)
+        };
+        assert_eq!(
+            [3200, 3360, 3361, 4000].map(is_disturbed),
+            [false, false, true, true]
+        );
     }
 }

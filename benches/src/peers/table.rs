@@ -17,8 +17,11 @@ pub(super) enum Table {
 
 impl Table {
     /// Contiv's is the last.
-    pub(super) const ALL: [Self; 3] =
-        [Self::Peer(Layout::UpTo135), Self::Peer(Layout::From136), Self::Contiv];
+    pub(super) const ALL: [Self; 3] = [
+        Self::Peer(Layout::UpTo135),
+        Self::Peer(Layout::From136),
+        Self::Contiv,
+    ];
 
     /// Family and name in the kernel.
     const fn identity(self) -> &'static str {
@@ -30,7 +33,11 @@ impl Table {
 
     /// Deactivates the table, which stays in the kernel (dormant).
     pub(super) fn deactivate(self) -> Result<()> {
-        run(&["nft", &format!("add table {} {{ flags dormant; }}", self.identity())]).map(drop)
+        run(&[
+            "nft",
+            &format!("add table {} {{ flags dormant; }}", self.identity()),
+        ])
+        .map(drop)
     }
 
     /// Activates the table.

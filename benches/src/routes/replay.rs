@@ -8,8 +8,8 @@ use std::{
 use contiv_renderer::route::Exchange;
 use contiv_tests::lab::{LabError, Result};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt,
-    socket, sockopt,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
+    setsockopt, socket, sockopt,
 };
 
 const BUFFER: usize = 4 << 20;
@@ -22,12 +22,18 @@ pub(super) struct Kernel(OwnedFd);
 
 impl Kernel {
     pub(super) fn open() -> Result<Self> {
-        let socket =
-            socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)
-                .map_err(failed("open a routing netlink socket"))?;
-        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0)).map_err(failed("bind the netlink socket"))?;
+        let socket = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkRoute,
+        )
+        .map_err(failed("open a routing netlink socket"))?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))
+            .map_err(failed("bind the netlink socket"))?;
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
-            setsockopt(&socket, sockopt::RcvBuf, &BUFFER).map_err(failed("size the receive buffer"))?;
+            setsockopt(&socket, sockopt::RcvBuf, &BUFFER)
+                .map_err(failed("size the receive buffer"))?;
         }
         Ok(Self(socket))
     }
@@ -67,7 +73,9 @@ fn completed_answers(mut received: &[u8]) -> Result<usize> {
             ));
         }
         completed += usize::from(kind == ANSWER || kind == DONE);
-        received = received.get(length.next_multiple_of(4)..).unwrap_or_default();
+        received = received
+            .get(length.next_multiple_of(4)..)
+            .unwrap_or_default();
     }
     Ok(completed)
 }

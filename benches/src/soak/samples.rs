@@ -48,7 +48,13 @@ struct PendingChange {
 
 impl ChangeTracker {
     pub(super) fn sent(&mut self, number: u32, at: Instant) {
-        self.under_way.insert(number, PendingChange { sent: at, is_acknowledged: false });
+        self.under_way.insert(
+            number,
+            PendingChange {
+                sent: at,
+                is_acknowledged: false,
+            },
+        );
     }
 
     /// Records whether etcd has accepted a change. The kernel may have been faster.
@@ -64,18 +70,25 @@ impl ChangeTracker {
     /// Records a commit. An unknown number belongs to a change that was seen before.
     pub(super) fn committed(&mut self, number: u32, at: Instant) {
         if let Some(under_way) = self.under_way.remove(&number) {
-            self.arrived.push(at.saturating_duration_since(under_way.sent));
+            self.arrived
+                .push(at.saturating_duration_since(under_way.sent));
         }
     }
 
     /// The latencies since the last call, and the number of pending changes.
     pub(super) fn take(&mut self) -> (Samples, usize) {
-        (std::mem::take(&mut self.arrived).into_iter().collect(), self.under_way.len())
+        (
+            std::mem::take(&mut self.arrived).into_iter().collect(),
+            self.under_way.len(),
+        )
     }
 
     /// The number of acknowledged changes that were never seen in the kernel. For the end of a run.
     pub(super) fn never_committed(&self) -> usize {
-        self.under_way.values().filter(|under_way| under_way.is_acknowledged).count()
+        self.under_way
+            .values()
+            .filter(|under_way| under_way.is_acknowledged)
+            .count()
     }
 }
 
@@ -101,7 +114,10 @@ mod tests {
         moments.committed(99, later);
         let (latencies, under_way) = moments.take();
         assert_eq!((latencies.len(), under_way), (2, 1));
-        assert_eq!([50, 99].map(|percent| latencies.percentile(percent).as_millis()), [0, 5]);
+        assert_eq!(
+            [50, 99].map(|percent| latencies.percentile(percent).as_millis()),
+            [0, 5]
+        );
         assert_eq!((moments.acknowledged, moments.never_committed()), (3, 1));
         assert!(moments.take().0.is_empty());
     }

@@ -29,7 +29,11 @@ pub struct Trend {
 impl fmt::Display for Trend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.is_flat { "flat" } else { "GROWS" };
-        write!(f, "{}: {:.2} -> {:.2}: {verdict}", self.name, self.first, self.last)
+        write!(
+            f,
+            "{}: {:.2} -> {:.2}: {verdict}",
+            self.name, self.first, self.last
+        )
     }
 }
 
@@ -38,12 +42,37 @@ pub(super) fn of(samples: &[Sample]) -> Vec<Trend> {
     let count = |number: usize| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
     vec![
         // The history's records and the allocator's leftovers are a mebibyte or two.
-        trend(samples, "memory, MiB", |sample| sample.resident_mebibytes, |first| first * 1.05 + 2.0),
-        trend(samples, "file descriptors", |sample| count(sample.descriptors), |first| first + 2.0),
-        trend(samples, "threads", |sample| count(sample.threads), |first| first + 2.0),
+        trend(
+            samples,
+            "memory, MiB",
+            |sample| sample.resident_mebibytes,
+            |first| first * 1.05 + 2.0,
+        ),
+        trend(
+            samples,
+            "file descriptors",
+            |sample| count(sample.descriptors),
+            |first| first + 2.0,
+        ),
+        trend(
+            samples,
+            "threads",
+            |sample| count(sample.threads),
+            |first| first + 2.0,
+        ),
         // Latency depends on other users of the machine.
-        trend(samples, "latency p50, ms", |sample| sample.p50_milliseconds, |first| first * 2.0 + 1.0),
-        trend(samples, "latency p99, ms", |sample| sample.p99_milliseconds, |first| first * 2.0 + 10.0),
+        trend(
+            samples,
+            "latency p50, ms",
+            |sample| sample.p50_milliseconds,
+            |first| first * 2.0 + 1.0,
+        ),
+        trend(
+            samples,
+            "latency p99, ms",
+            |sample| sample.p99_milliseconds,
+            |first| first * 2.0 + 10.0,
+        ),
     ]
 }
 
@@ -55,12 +84,20 @@ fn trend(
 ) -> Trend {
     let end = samples.last().map_or(0.0, |sample| sample.seconds);
     let part = |from: f64, to: f64| {
-        let within = samples.iter().filter(|sample| (from * end..=to * end).contains(&sample.seconds));
+        let within = samples
+            .iter()
+            .filter(|sample| (from * end..=to * end).contains(&sample.seconds));
         median(within.map(&figure).collect())
     };
     let (first, last) = (part(WARMING_UP, WARMING_UP + PART), part(1.0 - PART, 1.0));
     let limit = limit(first);
-    Trend { name, first, last, limit, is_flat: last <= limit }
+    Trend {
+        name,
+        first,
+        last,
+        limit,
+        is_flat: last <= limit,
+    }
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {
@@ -89,12 +126,22 @@ mod tests {
     }
 
     fn growing(samples: &[Sample]) -> Vec<&'static str> {
-        of(samples).into_iter().filter(|trend| !trend.is_flat).map(|trend| trend.name).collect()
+        of(samples)
+            .into_iter()
+            .filter(|trend| !trend.is_flat)
+            .map(|trend| trend.name)
+            .collect()
     }
 
     #[test]
     fn steady_growth_is_distinguished_from_growth_at_start() {
-        assert_eq!(growing(&samples(|second| 40.0 + f64::from(second) * 0.1)), ["memory, MiB"]);
-        assert_eq!(growing(&samples(|second| 40.0 - 20.0 / f64::from(second))), [""; 0]);
+        assert_eq!(
+            growing(&samples(|second| 40.0 + f64::from(second) * 0.1)),
+            ["memory, MiB"]
+        );
+        assert_eq!(
+            growing(&samples(|second| 40.0 - 20.0 / f64::from(second))),
+            [""; 0]
+        );
     }
 }

@@ -6,7 +6,7 @@ mod services;
 mod single_change;
 
 pub use services::{
-    PORT, ServiceVariant, TARGET_PORT, UndecodableValue, Variant, Workload, cluster_ip, marker_address,
-    marker_number,
+    PORT, ServiceVariant, TARGET_PORT, UndecodableValue, Variant, Workload, cluster_ip,
+    marker_address, marker_number,
 };
 pub use single_change::{SingleChange, Write};

@@ -74,7 +74,8 @@ impl Workload {
     /// All keys and values, as they are in etcd.
     pub fn values(self) -> impl Iterator<Item = (String, String)> {
         (0..self.services).flat_map(move |service| {
-            let slices = (0..self.slices()).map(move |slice| self.slice(service, slice, Variant::Original));
+            let slices =
+                (0..self.slices()).map(move |slice| self.slice(service, slice, Variant::Original));
             std::iter::once(Self::service(service, ServiceVariant::Original)).chain(slices)
         })
     }
@@ -92,8 +93,13 @@ impl Workload {
     /// # Errors
     /// As [`Self::resync`].
     pub fn decode(values: &[(String, String)]) -> Result<Resync> {
-        let objects = values.iter().map(|(key, value)| decode(key, value.as_bytes()));
-        Ok(Resync { objects: objects.collect::<Result<_>>()?, ..Resync::default() })
+        let objects = values
+            .iter()
+            .map(|(key, value)| decode(key, value.as_bytes()));
+        Ok(Resync {
+            objects: objects.collect::<Result<_>>()?,
+            ..Resync::default()
+        })
     }
 
     /// A processor with this state.
@@ -148,7 +154,10 @@ impl Workload {
             "ports": [{"name": "http", "port": TARGET_PORT, "protocol": "TCP"}],
         });
         (
-            format!("{}{name}-{slice}/namespace/{NAMESPACE}", Key::prefix(Kind::EndpointSlice)),
+            format!(
+                "{}{name}-{slice}/namespace/{NAMESPACE}",
+                Key::prefix(Kind::EndpointSlice)
+            ),
             value.to_string(),
         )
     }
@@ -170,7 +179,10 @@ impl Workload {
                 value["port"][0]["node_port"] = json!(port);
             }
         }
-        (format!("{}{name}/namespace/{NAMESPACE}", Key::prefix(Kind::Service)), value.to_string())
+        (
+            format!("{}{name}/namespace/{NAMESPACE}", Key::prefix(Kind::Service)),
+            value.to_string(),
+        )
     }
 
     const fn slices(self) -> usize {
@@ -190,7 +202,10 @@ pub fn marker_address(number: u32) -> Ipv4Addr {
 
 /// The number that a marker address encodes; none for other addresses.
 pub fn marker_number(address: Ipv4Addr) -> Option<u32> {
-    address.to_bits().checked_sub(MARKERS.to_bits()).filter(|number| *number < 1 << 22)
+    address
+        .to_bits()
+        .checked_sub(MARKERS.to_bits())
+        .filter(|number| *number < 1 << 22)
 }
 
 fn name(service: usize) -> String {
@@ -203,7 +218,10 @@ fn nth(first: Ipv4Addr, number: usize) -> Ipv4Addr {
 }
 
 pub(crate) fn decode(key: &str, value: &[u8]) -> Result<Object> {
-    let unexpected = |problem: String| UndecodableValue { key: key.to_owned(), problem };
+    let unexpected = |problem: String| UndecodableValue {
+        key: key.to_owned(),
+        problem,
+    };
     let parsed = Key::parse(key).map_err(|error| unexpected(error.to_string()))?;
     let parsed = parsed.ok_or_else(|| unexpected("is not a key of ours".to_owned()))?;
     let object = wire::decode(&parsed, value, 1).map_err(|error| unexpected(error.to_string()))?;
@@ -220,13 +238,33 @@ mod tests {
 
     #[test]
     fn generated_service_is_complete_and_a_change_affects_only_one() {
-        let workload = Workload { services: 3, backends: 250 };
+        let workload = Workload {
+            services: 3,
+            backends: 250,
+        };
         let mut processor = workload.processor().unwrap();
         let snapshot = processor.snapshot();
         assert_eq!(snapshot.services.len(), 3);
-        assert!(snapshot.services.values().all(|service| service.ports[0].backends.len() == 250));
-        assert_eq!(processor.apply([workload.change(1, Variant::Original).unwrap()]).services.len(), 0);
-        assert_eq!(processor.apply([workload.change(1, Variant::Replaced(7)).unwrap()]).services.len(), 1);
+        assert!(
+            snapshot
+                .services
+                .values()
+                .all(|service| service.ports[0].backends.len() == 250)
+        );
+        assert_eq!(
+            processor
+                .apply([workload.change(1, Variant::Original).unwrap()])
+                .services
+                .len(),
+            0
+        );
+        assert_eq!(
+            processor
+                .apply([workload.change(1, Variant::Replaced(7)).unwrap()])
+                .services
+                .len(),
+            1
+        );
     }
 
     #[test]

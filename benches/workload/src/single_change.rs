@@ -91,7 +91,9 @@ impl SingleChange {
                 let number = u16::try_from(round % u32::from(NODE_PORTS)).unwrap_or_default();
                 put(ServiceVariant::NodePort(FIRST_NODE_PORT + number))
             }
-            Self::AffinityOff | Self::NodePortTaken | Self::ServiceCreated => put(ServiceVariant::Original),
+            Self::AffinityOff | Self::NodePortTaken | Self::ServiceCreated => {
+                put(ServiceVariant::Original)
+            }
             Self::ServiceDeleted => (Workload::service(service, ServiceVariant::Original).0, None),
         }
     }
@@ -100,7 +102,12 @@ impl SingleChange {
     ///
     /// # Errors
     /// When a value cannot be decoded because the product has changed.
-    pub fn event(self, workload: Workload, service: usize, round: u32) -> Result<Event, UndecodableValue> {
+    pub fn event(
+        self,
+        workload: Workload,
+        service: usize,
+        round: u32,
+    ) -> Result<Event, UndecodableValue> {
         match self.write(workload, service, round) {
             (key, Some(value)) => decode(&key, value.as_bytes()).map(Event::Put),
             (_, None) => Ok(Event::Delete(ObjectKey::Service(service_id(service)))),
@@ -114,7 +121,10 @@ mod tests {
 
     #[test]
     fn every_change_changes_its_service_and_all_together_nothing() {
-        let workload = Workload { services: 3, backends: 4 };
+        let workload = Workload {
+            services: 3,
+            backends: 4,
+        };
         let mut processor = workload.processor().unwrap();
         let before = processor.snapshot();
         for round in 0..2 {

@@ -59,7 +59,11 @@ pub enum HostNames {
 impl MicroService {
     /// Every address once.
     pub fn addresses(&self) -> BTreeSet<IpAddr> {
-        self.endpoints.values().flat_map(BTreeMap::keys).copied().collect()
+        self.endpoints
+            .values()
+            .flat_map(BTreeMap::keys)
+            .copied()
+            .collect()
     }
 }
 
@@ -106,17 +110,26 @@ impl Aggregator {
         {
             return self.external_name_services(source, service);
         }
-        let selected: Vec<&Instance> =
-            service.instances.iter().filter(|instance| self.selects(instance)).collect();
+        let selected: Vec<&Instance> = service
+            .instances
+            .iter()
+            .filter(|instance| self.selects(instance))
+            .collect();
         if selected.is_empty() && !service.instances.is_empty() {
             return Ok(BTreeMap::new());
         }
         let mut micro_services = BTreeMap::from([(self.stored_name(source)?, Vec::new())]);
         for instance in selected {
             if let Some(derived) = self.derived_name(source, instance) {
-                micro_services.entry(self.stored_name(&derived)?).or_default().push(instance);
+                micro_services
+                    .entry(self.stored_name(&derived)?)
+                    .or_default()
+                    .push(instance);
             }
-            micro_services.entry(self.stored_name(source)?).or_default().push(instance);
+            micro_services
+                .entry(self.stored_name(source)?)
+                .or_default()
+                .push(instance);
         }
         let micro_services = micro_services
             .into_iter()
@@ -131,13 +144,19 @@ impl Aggregator {
         service: &SourceService,
     ) -> Result<BTreeMap<String, MicroService>, String> {
         let mut micro_services = BTreeMap::<String, MicroService>::new();
-        let mut hosts: Vec<&Instance<String>> =
-            service.hosts.iter().filter(|host| self.selects(host)).collect();
+        let mut hosts: Vec<&Instance<String>> = service
+            .hosts
+            .iter()
+            .filter(|host| self.selects(host))
+            .collect();
         // The first one is used: a ready one, if there is any.
         hosts.sort_by_key(|host| !host.ready);
         let app_protocol = service.app_protocol.unwrap_or(self.app_protocol);
         for host in hosts {
-            let derived = self.derived_name(source, host).map(|name| self.stored_name(&name)).transpose()?;
+            let derived = self
+                .derived_name(source, host)
+                .map(|name| self.stored_name(&name))
+                .transpose()?;
             for name in derived.into_iter().chain([self.stored_name(source)?]) {
                 let micro_service = micro_services.entry(name).or_insert_with(|| MicroService {
                     source: source.to_owned(),
@@ -146,7 +165,9 @@ impl Aggregator {
                     ..MicroService::default()
                 });
                 if micro_service.external_name.as_ref() == Some(&host.address) {
-                    micro_service.ports.insert((host.protocol, host.port), app_protocol);
+                    micro_service
+                        .ports
+                        .insert((host.protocol, host.port), app_protocol);
                 }
             }
         }
@@ -170,7 +191,10 @@ impl Aggregator {
     }
 
     fn derived_name<A>(&self, source: &str, instance: &Instance<A>) -> Option<String> {
-        let (prefix, suffix) = (tag_value(instance, &self.prefix_tag), tag_value(instance, &self.suffix_tag));
+        let (prefix, suffix) = (
+            tag_value(instance, &self.prefix_tag),
+            tag_value(instance, &self.suffix_tag),
+        );
         if prefix.is_none() && suffix.is_none() {
             return None;
         }
@@ -178,7 +202,12 @@ impl Aggregator {
         Some(parts.join("-"))
     }
 
-    fn micro_service(&self, source: &str, service: &SourceService, instances: &[&Instance]) -> MicroService {
+    fn micro_service(
+        &self,
+        source: &str,
+        service: &SourceService,
+        instances: &[&Instance],
+    ) -> MicroService {
         let app_protocol = service.app_protocol.unwrap_or(self.app_protocol);
         let mut micro_service = MicroService {
             source: source.to_owned(),
@@ -187,7 +216,10 @@ impl Aggregator {
             ..MicroService::default()
         };
         for instance in instances {
-            let main = service.service_port.or(self.service_port).unwrap_or(instance.port);
+            let main = service
+                .service_port
+                .or(self.service_port)
+                .unwrap_or(instance.port);
             let grpc = tag_value(instance, GRPC_PORT_TAG)
                 .and_then(|port| port.parse().ok())
                 .filter(|port| *port > 0);
@@ -195,7 +227,9 @@ impl Aggregator {
             let ports = grpc.map(|port| (port, port, AppProtocol::Grpc));
             let mut target_ports = TargetPorts::new();
             for (number, target, app_protocol) in
-                ports.into_iter().chain([(main, instance.port, app_protocol)])
+                ports
+                    .into_iter()
+                    .chain([(main, instance.port, app_protocol)])
             {
                 let port = (instance.protocol, number);
                 target_ports.insert(port, target);
@@ -203,7 +237,11 @@ impl Aggregator {
                 // If instances disagree, the result must not depend on their order.
                 *merged = (*merged).min(app_protocol);
             }
-            let ready = micro_service.endpoints.entry(target_ports).or_default().entry(instance.address);
+            let ready = micro_service
+                .endpoints
+                .entry(target_ports)
+                .or_default()
+                .entry(instance.address);
             *ready.or_default() |= instance.ready;
         }
         micro_service
@@ -212,8 +250,13 @@ impl Aggregator {
 
 /// The value of a tag `name=value`; none if it is missing or empty. Of several values, the smallest.
 fn tag_value<'a, A>(instance: &'a Instance<A>, name: &str) -> Option<&'a str> {
-    let values = instance.tags.iter().filter_map(|tag| tag.strip_prefix(name)?.strip_prefix('='));
-    values.filter(|value| !value.is_empty() && !name.is_empty()).min()
+    let values = instance
+        .tags
+        .iter()
+        .filter_map(|tag| tag.strip_prefix(name)?.strip_prefix('='));
+    values
+        .filter(|value| !value.is_empty() && !name.is_empty())
+        .min()
 }
 
 #[cfg(test)]
@@ -222,15 +265,25 @@ mod tests {
 
     fn instance(address: &str, port: u16, tags: &[&str]) -> Instance {
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
-        Instance { tags, ..Instance::new(address.parse().unwrap(), port) }
+        Instance {
+            tags,
+            ..Instance::new(address.parse().unwrap(), port)
+        }
     }
 
     fn service<const N: usize>(instances: [Instance; N]) -> SourceService {
-        SourceService { instances: instances.into(), ..SourceService::default() }
+        SourceService {
+            instances: instances.into(),
+            ..SourceService::default()
+        }
     }
 
     fn aggregator() -> Aggregator {
-        Aggregator { prefix_tag: "env".to_owned(), suffix_tag: "version".to_owned(), ..Aggregator::default() }
+        Aggregator {
+            prefix_tag: "env".to_owned(),
+            suffix_tag: "version".to_owned(),
+            ..Aggregator::default()
+        }
     }
 
     #[test]
@@ -243,13 +296,23 @@ mod tests {
         let micro_services = aggregator().aggregate("Web", &web).unwrap();
         let addresses = |name: &str| micro_services[name].addresses().len();
         assert_eq!(micro_services.len(), 3);
-        assert_eq!((addresses("web"), addresses("web-v1"), addresses("test-web-v1")), (3, 1, 1));
+        assert_eq!(
+            (
+                addresses("web"),
+                addresses("web-v1"),
+                addresses("test-web-v1")
+            ),
+            (3, 1, 1)
+        );
         assert!(micro_services.values().all(|micro| micro.source == "Web"));
     }
 
     #[test]
     fn tag_adds_grpc_port() {
-        let web = service([instance("10.0.0.1", 80, &["gRPC.port=9090"]), instance("10.0.0.2", 80, &[])]);
+        let web = service([
+            instance("10.0.0.1", 80, &["gRPC.port=9090"]),
+            instance("10.0.0.2", 80, &[]),
+        ]);
         let web = &aggregator().aggregate("web", &web).unwrap()["web"];
         let expected = BTreeMap::from([
             ((Protocol::Tcp, 80), AppProtocol::Http),
@@ -257,20 +320,48 @@ mod tests {
         ]);
         assert_eq!(web.ports, expected);
         let with_grpc: Vec<usize> = web.endpoints.keys().map(BTreeMap::len).collect();
-        assert_eq!(with_grpc, [1, 2], "only one of them listens on the gRPC port");
-        for wrong in ["gRPC.port=0", "gRPC.port=x", "gRPC.port=", "gRPC.port=70000"] {
+        assert_eq!(
+            with_grpc,
+            [1, 2],
+            "only one of them listens on the gRPC port"
+        );
+        for wrong in [
+            "gRPC.port=0",
+            "gRPC.port=x",
+            "gRPC.port=",
+            "gRPC.port=70000",
+        ] {
             let wrong = service([instance("10.0.0.1", 80, &[wrong])]);
-            assert_eq!(aggregator().aggregate("web", &wrong).unwrap()["web"].ports.len(), 1);
+            assert_eq!(
+                aggregator().aggregate("web", &wrong).unwrap()["web"]
+                    .ports
+                    .len(),
+                1
+            );
         }
     }
 
     #[test]
     fn service_port_maps_to_the_port_of_each_instance() {
-        let web = service([instance("10.0.0.1", 21_000, &[]), instance("10.0.0.1", 21_001, &[])]);
-        let aggregator = Aggregator { service_port: Some(80), ..aggregator() };
+        let web = service([
+            instance("10.0.0.1", 21_000, &[]),
+            instance("10.0.0.1", 21_001, &[]),
+        ]);
+        let aggregator = Aggregator {
+            service_port: Some(80),
+            ..aggregator()
+        };
         let web = &aggregator.aggregate("web", &web).unwrap()["web"];
-        assert_eq!(web.ports.keys().copied().collect::<Vec<_>>(), [(Protocol::Tcp, 80)]);
-        let targets: Vec<u16> = web.endpoints.keys().flat_map(BTreeMap::values).copied().collect();
+        assert_eq!(
+            web.ports.keys().copied().collect::<Vec<_>>(),
+            [(Protocol::Tcp, 80)]
+        );
+        let targets: Vec<u16> = web
+            .endpoints
+            .keys()
+            .flat_map(BTreeMap::values)
+            .copied()
+            .collect();
         assert_eq!(targets, [21_000, 21_001]);
     }
 
@@ -284,7 +375,10 @@ mod tests {
 
     #[test]
     fn address_is_ready_if_one_of_its_instances_is() {
-        let failing = Instance { ready: false, ..instance("10.0.0.1", 80, &["old"]) };
+        let failing = Instance {
+            ready: false,
+            ..instance("10.0.0.1", 80, &["old"])
+        };
         let web = service([failing, instance("10.0.0.1", 80, &["new"])]);
         let web = &aggregator().aggregate("web", &web).unwrap()["web"];
         assert!(web.endpoints.values().next().unwrap()[&"10.0.0.1".parse().unwrap()]);
@@ -292,7 +386,10 @@ mod tests {
 
     #[test]
     fn tag_selects_instances_and_name_gets_prefix_and_suffix() {
-        let web = service([instance("10.0.0.1", 80, &["contiv"]), instance("10.0.0.2", 80, &[])]);
+        let web = service([
+            instance("10.0.0.1", 80, &["contiv"]),
+            instance("10.0.0.2", 80, &[]),
+        ]);
         let aggregator = Aggregator {
             tag: "contiv".to_owned(),
             prefix: "dc1-".to_owned(),
@@ -308,7 +405,9 @@ mod tests {
     #[test]
     fn service_without_instances_has_no_ports_or_endpoints() {
         let micro_services = aggregator().aggregate("web", &service([])).unwrap();
-        assert!(micro_services["web"].ports.is_empty() && micro_services["web"].endpoints.is_empty());
+        assert!(
+            micro_services["web"].ports.is_empty() && micro_services["web"].endpoints.is_empty()
+        );
         assert!(aggregator().aggregate("a/b", &service([])).is_err());
     }
 }

@@ -53,15 +53,33 @@ pub struct Instance<A = IpAddr> {
 impl Instance {
     /// A ready instance with TCP and without tags.
     pub const fn new(address: IpAddr, port: u16) -> Self {
-        Self { address, port, protocol: Protocol::Tcp, ready: true, tags: BTreeSet::new() }
+        Self {
+            address,
+            port,
+            protocol: Protocol::Tcp,
+            ready: true,
+            tags: BTreeSet::new(),
+        }
     }
 }
 
 impl<A> Instance<A> {
     /// The same instance with another address.
     pub fn with_address<B>(self, address: B) -> Instance<B> {
-        let Self { port, protocol, ready, tags, .. } = self;
-        Instance { address, port, protocol, ready, tags }
+        let Self {
+            port,
+            protocol,
+            ready,
+            tags,
+            ..
+        } = self;
+        Instance {
+            address,
+            port,
+            protocol,
+            ready,
+            tags,
+        }
     }
 }
 

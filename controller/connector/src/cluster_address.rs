@@ -47,10 +47,14 @@ impl<'a> AddressPool<'a> {
         let range = self.range(is_ipv4)?;
         // Neither the network's own address nor its broadcast address.
         let (first, last) = match range {
-            IpNetwork::V4(range) => {
-                (u128::from(range.network().to_bits()) + 1, u128::from(range.broadcast().to_bits()) - 1)
-            }
-            IpNetwork::V6(range) => (range.network().to_bits() + 1, range.broadcast().to_bits() - 1),
+            IpNetwork::V4(range) => (
+                u128::from(range.network().to_bits()) + 1,
+                u128::from(range.broadcast().to_bits()) - 1,
+            ),
+            IpNetwork::V6(range) => (
+                range.network().to_bits() + 1,
+                range.broadcast().to_bits() - 1,
+            ),
         };
         let size = last.checked_sub(first)?.checked_add(1)?;
         let start = u128::from(hash(name)) % size;
@@ -64,7 +68,10 @@ impl<'a> AddressPool<'a> {
     }
 
     fn range(&self, is_ipv4: bool) -> Option<IpNetwork> {
-        self.ranges.iter().copied().find(|range| range.is_ipv4() == is_ipv4)
+        self.ranges
+            .iter()
+            .copied()
+            .find(|range| range.is_ipv4() == is_ipv4)
     }
 }
 
@@ -75,28 +82,43 @@ impl<'a> AddressPool<'a> {
 pub fn check_range(range: IpNetwork) -> Result<(), String> {
     if range.ip() != range.network() {
         let network = range.network();
-        return Err(format!("{range} has bits beyond its prefix; write {network}/{}", range.prefix()));
+        return Err(format!(
+            "{range} has bits beyond its prefix; write {network}/{}",
+            range.prefix()
+        ));
     }
     // Two addresses besides the first and the last one.
     let longest = if range.is_ipv4() { 30 } else { 126 };
     if range.prefix() > longest {
-        return Err(format!("{range} holds too few addresses; the longest prefix is /{longest}"));
+        return Err(format!(
+            "{range} holds too few addresses; the longest prefix is /{longest}"
+        ));
     }
     if range.prefix() == 0 {
-        return Err(format!("{range} is every address there is; name a range that is for services only"));
+        return Err(format!(
+            "{range} is every address there is; name a range that is for services only"
+        ));
     }
     Ok(())
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "an address of IPv4 has 32 bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "an address of IPv4 has 32 bits"
+)]
 fn to_address(bits: u128, is_ipv4: bool) -> IpAddr {
-    if is_ipv4 { Ipv4Addr::from_bits(bits as u32).into() } else { Ipv6Addr::from_bits(bits).into() }
+    if is_ipv4 {
+        Ipv4Addr::from_bits(bits as u32).into()
+    } else {
+        Ipv6Addr::from_bits(bits).into()
+    }
 }
 
 /// FNV-1a, which must give the same result in every version of this program.
 fn hash(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -111,7 +133,8 @@ mod tests {
     fn name_leads_to_same_address_in_every_version() {
         let ranges = ranges(&["10.97.0.0/16", "fd00:97::/112"]);
         let mut pool = AddressPool::new(&ranges, BTreeSet::new());
-        let taken = [true, false].map(|is_ipv4| pool.take("default/web", is_ipv4).unwrap().to_string());
+        let taken =
+            [true, false].map(|is_ipv4| pool.take("default/web", is_ipv4).unwrap().to_string());
         assert_eq!(taken, ["10.97.251.238", "fd00:97::fbee"]);
     }
 
@@ -121,7 +144,9 @@ mod tests {
             let ranges = ranges(&[range]);
             let is_ipv4 = ranges[0].is_ipv4();
             let mut pool = AddressPool::new(&ranges, BTreeSet::new());
-            let taken: Vec<_> = (0..15).map(|n| pool.take(&format!("s{n}"), is_ipv4)).collect();
+            let taken: Vec<_> = (0..15)
+                .map(|n| pool.take(&format!("s{n}"), is_ipv4))
+                .collect();
             let given: BTreeSet<IpAddr> = taken.iter().flatten().copied().collect();
             assert_eq!((given.len(), taken[14]), (14, None), "{range}");
             assert!(given.iter().all(|address| ranges[0].contains(*address)));
@@ -131,7 +156,13 @@ mod tests {
     #[test]
     fn ranges_without_room_or_with_host_bits_are_refused() {
         assert!(check_range("10.0.0.0/30".parse().unwrap()).is_ok());
-        for wrong in ["10.0.0.0/31", "10.0.0.1/24", "0.0.0.0/0", "fd00::/127", "::/0"] {
+        for wrong in [
+            "10.0.0.0/31",
+            "10.0.0.1/24",
+            "0.0.0.0/0",
+            "fd00::/127",
+            "::/0",
+        ] {
             assert!(check_range(wrong.parse().unwrap()).is_err(), "{wrong}");
         }
     }

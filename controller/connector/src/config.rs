@@ -152,16 +152,23 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
 fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     humantime::parse_duration(&text).map_err(|error| {
-        D::Error::custom(format!("{text:?} is not a duration: {error}; write one as in 30s or 5m"))
+        D::Error::custom(format!(
+            "{text:?} is not a duration: {error}; write one as in 30s or 5m"
+        ))
     })
 }
 
 impl ConnectorConfig {
     /// The parts of the connector with this configuration, which has been checked.
     pub fn parts(&self, metrics: ConnectorMetrics) -> Parts {
-        let target =
-            Target { namespace: self.namespace.clone(), cluster_ip_ranges: self.cluster_ip_ranges.clone() };
-        let registries = self.registries.iter().map(|registry| (registry.registry(), registry.aggregator()));
+        let target = Target {
+            namespace: self.namespace.clone(),
+            cluster_ip_ranges: self.cluster_ip_ranges.clone(),
+        };
+        let registries = self
+            .registries
+            .iter()
+            .map(|registry| (registry.registry(), registry.aggregator()));
         Parts {
             target,
             wait_for_namespace: self.wait_for_namespace,
@@ -176,9 +183,13 @@ impl ConnectorConfig {
 impl ConnectorConfig {
     #[cfg(feature = "dns")]
     fn host_lookup(&self) -> Option<Arc<dyn HostLookup>> {
-        let is_needed = self.registries.iter().any(|registry| registry.host_names == HostNames::Resolve);
+        let is_needed = self
+            .registries
+            .iter()
+            .any(|registry| registry.host_names == HostNames::Resolve);
         let servers = self.name_servers.clone();
-        is_needed.then(|| Arc::new(crate::registry::dns::DnsHosts::new(servers)) as Arc<dyn HostLookup>)
+        is_needed
+            .then(|| Arc::new(crate::registry::dns::DnsHosts::new(servers)) as Arc<dyn HostLookup>)
     }
 
     #[cfg(not(feature = "dns"))]
@@ -205,18 +216,22 @@ impl RegistryConfig {
 
     fn registry(&self) -> NamedRegistry {
         let registry: Arc<dyn Registry> = match (&self.consul, &self.dns) {
-            (Some(consul), _) => Arc::new(Consul::new(consul.options(&self.tag, &self.exclude_tag))),
+            (Some(consul), _) => {
+                Arc::new(Consul::new(consul.options(&self.tag, &self.exclude_tag)))
+            }
             #[cfg(feature = "dns")]
             (None, Some(DnsConfig { servers, services })) => {
                 let (services, servers) = (services.clone(), servers.clone());
-                Arc::new(crate::registry::dns::Dns::new(crate::registry::dns::DnsOptions {
-                    services,
-                    servers,
-                }))
+                Arc::new(crate::registry::dns::Dns::new(
+                    crate::registry::dns::DnsOptions { services, servers },
+                ))
             }
             _ => Arc::new(FileRegistry::new(self.file.clone().unwrap_or_default())),
         };
-        NamedRegistry { name: self.name.clone(), registry }
+        NamedRegistry {
+            name: self.name.clone(),
+            registry,
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use contiv_controller::{BoxError, Context, Controller, Key, Mapper, Outcome, ResourceType, queue::Debounce};
+use contiv_controller::{
+    BoxError, Context, Controller, Key, Mapper, Outcome, ResourceType, queue::Debounce,
+};
 use contiv_proto::{Kind, message::namespace::Namespace};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -19,7 +21,10 @@ use crate::{
 };
 
 /// `K8SQuietPeriod` and `K8SMaxPeriod`.
-pub const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
+pub const DEBOUNCE: Debounce = Debounce {
+    quiet: Duration::from_secs(1),
+    max_delay: Duration::from_secs(5),
+};
 
 /// The maximum back-off of a failing sync.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -48,7 +53,14 @@ pub struct Parts {
 /// When the namespace is invalid.
 pub fn controller(parts: Parts) -> Result<(Controller<Namespace>, Sink), BoxError> {
     let (sink, requests) = Sink::new();
-    let Parts { target, wait_for_namespace, sync_period, registries, host_lookup, metrics } = parts;
+    let Parts {
+        target,
+        wait_for_namespace,
+        sync_period,
+        registries,
+        host_lookup,
+        metrics,
+    } = parts;
     let resolving: BTreeSet<String> = registries
         .iter()
         .filter(|(_, aggregator)| aggregator.host_names == HostNames::Resolve)
@@ -140,12 +152,19 @@ pub fn controller(parts: Parts) -> Result<(Controller<Namespace>, Sink), BoxErro
 
 fn namespaces() -> ResourceType<Namespace> {
     let prefix = contiv_proto::Key::prefix(Kind::Namespace);
-    ResourceType::new("namespace", &prefix, |entry| contiv_proto::value::decode::<Namespace>(&entry.value))
+    ResourceType::new("namespace", &prefix, |entry| {
+        contiv_proto::value::decode::<Namespace>(&entry.value)
+    })
 }
 
 /// The full key of the namespace of the stored services, which is that of their syncs.
 fn key_of(sink: &Sink) -> Key {
-    [&contiv_proto::Key::prefix(Kind::Namespace), &*sink.sync_namespace()].concat().into()
+    [
+        &contiv_proto::Key::prefix(Kind::Namespace),
+        &*sink.sync_namespace(),
+    ]
+    .concat()
+    .into()
 }
 
 fn to<T: Send + Sync + 'static>(sink: &Sink) -> Mapper<T> {

@@ -26,8 +26,13 @@ pub fn address(name: &str) -> Option<IpAddr> {
     if let Some(number) = name.strip_prefix(V4_PREFIX) {
         return number.parse().ok().map(Ipv4Addr::from_bits).map(IpAddr::V4);
     }
-    let digits = name.strip_prefix(V6_PREFIX).filter(|digits| digits.len() == 32)?;
-    u128::from_str_radix(digits, 16).ok().map(Ipv6Addr::from_bits).map(IpAddr::V6)
+    let digits = name
+        .strip_prefix(V6_PREFIX)
+        .filter(|digits| digits.len() == 32)?;
+    u128::from_str_radix(digits, 16)
+        .ok()
+        .map(Ipv6Addr::from_bits)
+        .map(IpAddr::V6)
 }
 
 /// The value: the ports as Go prints a list, `[80 8080]`.
@@ -40,7 +45,9 @@ pub fn value(ports: &BTreeSet<u16>) -> String {
 pub fn ports(value: &str) -> Option<BTreeSet<u16>> {
     let list = value.strip_prefix('[')?.strip_suffix(']')?;
     let numbers = list.split([' ', ',']).filter(|number| !number.is_empty());
-    numbers.map(|number| number.parse().ok().filter(|port| *port > 0)).collect()
+    numbers
+        .map(|number| number.parse().ok().filter(|port| *port > 0))
+        .collect()
 }
 
 #[cfg(test)]

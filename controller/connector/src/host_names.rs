@@ -31,16 +31,24 @@ struct Host {
 }
 
 /// Keeps the addresses of the host names in the catalogs of these registries up to date until it is aborted.
-pub(crate) async fn keep_resolved(sink: Sink, registries: BTreeSet<String>, lookup: Arc<dyn HostLookup>) {
+pub(crate) async fn keep_resolved(
+    sink: Sink,
+    registries: BTreeSet<String>,
+    lookup: Arc<dyn HostLookup>,
+) {
     let mut catalogs = sink.changes();
     let mut hosts = BTreeMap::<String, Host>::new();
     loop {
         catalogs.mark_unchanged();
         let names = sink.read(|all| {
-            let of_registries = all.iter().filter(|(registry, _)| registries.contains(*registry));
+            let of_registries = all
+                .iter()
+                .filter(|(registry, _)| registries.contains(*registry));
             let services = of_registries.flat_map(|(_, catalog)| catalog.values().flatten());
             let hosts = services.flat_map(|service| &service.hosts);
-            hosts.map(|host| host.address.clone()).collect::<BTreeSet<_>>()
+            hosts
+                .map(|host| host.address.clone())
+                .collect::<BTreeSet<_>>()
         });
         hosts.retain(|host, _| names.contains(host));
         let now = Instant::now();
@@ -53,12 +61,24 @@ pub(crate) async fn keep_resolved(sink: Sink, registries: BTreeSet<String>, look
                 (host, answer)
             }
         });
-        let answers: Vec<_> = stream::iter(lookups).buffer_unordered(CONCURRENT_LOOKUPS).collect().await;
+        let answers: Vec<_> = stream::iter(lookups)
+            .buffer_unordered(CONCURRENT_LOOKUPS)
+            .collect()
+            .await;
         for (name, answer) in answers {
-            let new = || Host { addresses: None, next: Instant::now(), backoff: backoff() };
-            hosts.entry(name.clone()).or_insert_with(new).handle(&name, answer);
+            let new = || Host {
+                addresses: None,
+                next: Instant::now(),
+                backoff: backoff(),
+            };
+            hosts
+                .entry(name.clone())
+                .or_insert_with(new)
+                .handle(&name, answer);
         }
-        let known = hosts.iter().filter_map(|(name, host)| Some((name.clone(), host.addresses.clone()?)));
+        let known = hosts
+            .iter()
+            .filter_map(|(name, host)| Some((name.clone(), host.addresses.clone()?)));
         sink.set_hosts(known.collect());
         let next = hosts.values().map(|host| host.next).min();
         let timer = async {

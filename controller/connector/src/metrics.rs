@@ -75,7 +75,11 @@ impl ConnectorMetrics {
             "Services of the registry in the store",
             self.services.clone(),
         );
-        registry.register("connector_endpoints", "Ready addresses of these services", self.endpoints.clone());
+        registry.register(
+            "connector_endpoints",
+            "Ready addresses of these services",
+            self.endpoints.clone(),
+        );
         registry.register(
             "connector_problems",
             "Services that are not stored, or differ from the registry, and instances that are left out",
@@ -119,11 +123,19 @@ impl ConnectorMetrics {
     pub(crate) fn record_plan(&self, sizes: &BTreeMap<String, Size>, problems: &[Problem]) {
         for (registry, size) in sizes {
             let set = |family: &Family<RegistryLabel, Gauge>, count: usize| {
-                family.get_or_create(&label(registry)).set(i64::try_from(count).unwrap_or(i64::MAX));
+                family
+                    .get_or_create(&label(registry))
+                    .set(i64::try_from(count).unwrap_or(i64::MAX));
             };
             set(&self.services, size.services);
             set(&self.endpoints, size.endpoints);
-            set(&self.problems, problems.iter().filter(|problem| problem.registry == *registry).count());
+            set(
+                &self.problems,
+                problems
+                    .iter()
+                    .filter(|problem| problem.registry == *registry)
+                    .count(),
+            );
         }
     }
 
@@ -134,11 +146,15 @@ impl ConnectorMetrics {
                 Change::Update(_) => "update",
                 Change::Create(_) => "create",
             };
-            self.writes.get_or_create(&OperationLabel { operation }).inc();
+            self.writes
+                .get_or_create(&OperationLabel { operation })
+                .inc();
         }
     }
 }
 
 fn label(registry: &str) -> RegistryLabel {
-    RegistryLabel { registry: registry.to_owned() }
+    RegistryLabel {
+        registry: registry.to_owned(),
+    }
 }

@@ -28,11 +28,16 @@ pub fn check(name: &str) -> Result<(), String> {
         return Err("it is empty; it must have a letter or a digit".to_owned());
     }
     if name.len() > MAX_NAME_LENGTH {
-        return Err(format!("{name:?} has {} characters; {MAX_NAME_LENGTH} are allowed", name.len()));
+        return Err(format!(
+            "{name:?} has {} characters; {MAX_NAME_LENGTH} are allowed",
+            name.len()
+        ));
     }
     let is_legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if let Some(c) = name.chars().find(|c| !is_legal(*c)) {
-        return Err(format!("{name:?} holds {c:?}; only a to z, 0 to 9 and - are allowed"));
+        return Err(format!(
+            "{name:?} holds {c:?}; only a to z, 0 to 9 and - are allowed"
+        ));
     }
     if name.starts_with('-') || name.ends_with('-') {
         return Err(format!(
@@ -48,16 +53,29 @@ mod tests {
 
     #[test]
     fn names_are_lowered_and_separators_become_hyphens() {
-        for (name, expected) in
-            [("WEB", "web"), ("order_Service", "order-service"), ("a.b c", "a-b-c"), ("9", "9")]
-        {
+        for (name, expected) in [
+            ("WEB", "web"),
+            ("order_Service", "order-service"),
+            ("a.b c", "a-b-c"),
+            ("9", "9"),
+        ] {
             assert_eq!(to_stored(name).as_deref(), Ok(expected));
         }
     }
 
     #[test]
     fn invalid_name_is_refused_with_the_reason() {
-        for wrong in ["", "a/b", "é", "-a", "a-", "_", "a\n", "a:b", &"x".repeat(64)] {
+        for wrong in [
+            "",
+            "a/b",
+            "é",
+            "-a",
+            "a-",
+            "_",
+            "a\n",
+            "a:b",
+            &"x".repeat(64),
+        ] {
             assert!(to_stored(wrong).is_err(), "{wrong:?}");
         }
     }

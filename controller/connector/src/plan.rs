@@ -83,9 +83,18 @@ pub struct Plan {
 
 /// Plans the changes that make the store match the registries.
 pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Target) -> Plan {
-    let mut taken: BTreeSet<IpAddr> =
-        stored.foreign_addresses.keys().chain(stored.holders.keys()).copied().collect();
-    taken.extend(stored.services.values().flat_map(|service| stored::addresses(service)));
+    let mut taken: BTreeSet<IpAddr> = stored
+        .foreign_addresses
+        .keys()
+        .chain(stored.holders.keys())
+        .copied()
+        .collect();
+    taken.extend(
+        stored
+            .services
+            .values()
+            .flat_map(|service| stored::addresses(service)),
+    );
     let mut planner = Planner {
         stored,
         namespace: &target.namespace,
@@ -94,7 +103,10 @@ pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Targ
         updates: Vec::new(),
         creates: Vec::new(),
         created: BTreeSet::new(),
-        sizes: registries.iter().map(|registry| (registry.name.to_owned(), Size::default())).collect(),
+        sizes: registries
+            .iter()
+            .map(|registry| (registry.name.to_owned(), Size::default()))
+            .collect(),
     };
     let mut desired = desired::collect(registries, &target.namespace);
     for (id, service) in &stored.services {
@@ -108,9 +120,19 @@ pub fn plan(registries: &[RegistryState<'_>], stored: &Stored<'_>, target: &Targ
     for (id, endpoints) in &stored.endpoints {
         planner.plan_stray_endpoints(id, endpoints, &desired);
     }
-    let Planner { deletes, updates, creates, sizes, .. } = planner;
+    let Planner {
+        deletes,
+        updates,
+        creates,
+        sizes,
+        ..
+    } = planner;
     desired.problems.sort();
-    Plan { changes: [deletes, updates, creates].concat(), problems: desired.problems, sizes }
+    Plan {
+        changes: [deletes, updates, creates].concat(),
+        problems: desired.problems,
+        sizes,
+    }
 }
 
 struct Planner<'a> {
@@ -126,7 +148,12 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// Plans the writes for a stored service of this connector.
-    fn plan_stored_service(&mut self, id: &Id, stored: &Service, desired: &mut DesiredServices<'_>) {
+    fn plan_stored_service(
+        &mut self,
+        id: &Id,
+        stored: &Service,
+        desired: &mut DesiredServices<'_>,
+    ) {
         let (registry, source) = build::origin(stored);
         if desired.is_unknown(registry, source) {
             // Another registry may get the name once it is known that this one no longer has it.
@@ -145,7 +172,11 @@ impl Planner<'_> {
                         desired.add_problem(registry, &id.1, reason);
                     }
                     if self.stored.foreign_endpoints.contains(id) {
-                        desired.add_problem(registry, &id.1, foreign_name_conflict("set of endpoints"));
+                        desired.add_problem(
+                            registry,
+                            &id.1,
+                            foreign_name_conflict("set of endpoints"),
+                        );
                     }
                 }
             }
@@ -177,7 +208,12 @@ impl Planner<'_> {
         for reason in self.foreign_address_conflicts(&addresses) {
             desired.add_problem(registry, &id.1, reason);
         }
-        self.write(id, build::without_endpoints(id, stored, &addresses), Some(endpoints), registry)
+        self.write(
+            id,
+            build::without_endpoints(id, stored, &addresses),
+            Some(endpoints),
+            registry,
+        )
     }
 
     /// Moves a stored service whose source service has no instances to the current namespace, where it gets other addresses, as one
@@ -222,19 +258,30 @@ impl Planner<'_> {
         micro_service: &MicroService,
     ) -> Result<Vec<String>, String> {
         if micro_service.external_name.is_some() {
-            self.write(id, build::service(id, registry, micro_service, &[]), None, registry)?;
+            self.write(
+                id,
+                build::service(id, registry, micro_service, &[]),
+                None,
+                registry,
+            )?;
             return Ok(Vec::new());
         }
         let (addresses, mut conflicts) = self.cluster_addresses(id, micro_service, Some(stored))?;
         conflicts.extend(self.foreign_address_conflicts(&addresses));
         let service = build::service(id, registry, micro_service, &addresses);
-        self.write(id, service, Some(build::endpoints(id, registry, micro_service)), registry)?;
+        self.write(
+            id,
+            service,
+            Some(build::endpoints(id, registry, micro_service)),
+            registry,
+        )?;
         Ok(conflicts)
     }
 
     /// Restores endpoints that another program deleted, from the annotations of their service: their registry has not answered.
     fn restore_endpoints(&mut self, id: &Id, stored: &Service) {
-        let are_stored = self.stored.endpoints.contains_key(id) || self.stored.foreign_endpoints.contains(id);
+        let are_stored =
+            self.stored.endpoints.contains_key(id) || self.stored.foreign_endpoints.contains(id);
         if let Some(endpoints) = build::annotated_endpoints(id, stored).filter(|_| !are_stored) {
             self.creates.push(Change::Create(endpoints.into()));
         }
@@ -249,11 +296,21 @@ impl Planner<'_> {
     ) -> Result<(), String> {
         self.check_name(id)?;
         if micro_service.external_name.is_some() {
-            self.write(id, build::service(id, registry, micro_service, &[]), None, registry)?;
+            self.write(
+                id,
+                build::service(id, registry, micro_service, &[]),
+                None,
+                registry,
+            )?;
         } else {
             let (addresses, _) = self.cluster_addresses(id, micro_service, None)?;
             let service = build::service(id, registry, micro_service, &addresses);
-            self.write(id, service, Some(build::endpoints(id, registry, micro_service)), registry)?;
+            self.write(
+                id,
+                service,
+                Some(build::endpoints(id, registry, micro_service)),
+                registry,
+            )?;
         }
         self.created.insert(id.clone());
         Ok(())
@@ -272,7 +329,12 @@ impl Planner<'_> {
     }
 
     /// Plans the deletion of endpoints of this connector that have no service of this connector.
-    fn plan_stray_endpoints(&mut self, id: &Id, endpoints: &Endpoints, desired: &DesiredServices<'_>) {
+    fn plan_stray_endpoints(
+        &mut self,
+        id: &Id,
+        endpoints: &Endpoints,
+        desired: &DesiredServices<'_>,
+    ) {
         if self.stored.services.contains_key(id) || self.created.contains(id) {
             return;
         }
@@ -292,8 +354,15 @@ impl Planner<'_> {
         endpoints: Option<Endpoints>,
         registry: &str,
     ) -> Result<(), String> {
-        let size = endpoints.as_ref().map_or(Size { services: 1, endpoints: 0 }, Size::of);
-        let (old_service, old_endpoints) = (self.stored.services.get(id), self.stored.endpoints.get(id));
+        let size = endpoints.as_ref().map_or(
+            Size {
+                services: 1,
+                endpoints: 0,
+            },
+            Size::of,
+        );
+        let (old_service, old_endpoints) =
+            (self.stored.services.get(id), self.stored.endpoints.get(id));
         let mut changes = Vec::with_capacity(2);
         let is_ours = !self.stored.foreign_endpoints.contains(id);
         if endpoints.is_none() && old_endpoints.is_some() {
@@ -307,7 +376,9 @@ impl Planner<'_> {
         if old_service.is_none_or(|old| **old != service) {
             changes.push((old_service.is_some(), Object::from(service)));
         }
-        changes.iter().try_for_each(|(_, object)| check_size(object))?;
+        changes
+            .iter()
+            .try_for_each(|(_, object)| check_size(object))?;
         self.count(registry, size);
         for (is_stored, object) in changes {
             if is_stored {
@@ -337,7 +408,9 @@ impl Planner<'_> {
         micro_service: &MicroService,
         stored: Option<&Service>,
     ) -> Result<(Vec<IpAddr>, Vec<String>), String> {
-        let current = stored.map(|stored| self.current_addresses(id, stored)).unwrap_or_default();
+        let current = stored
+            .map(|stored| self.current_addresses(id, stored))
+            .unwrap_or_default();
         let endpoints = micro_service.addresses();
         let (mut addresses, mut conflicts) = (Vec::new(), Vec::new());
         for is_ipv4 in [true, false] {
@@ -367,7 +440,9 @@ impl Planner<'_> {
             }
         }
         if addresses.is_empty() && !self.pool.is_empty() {
-            return Err("cluster-ip-ranges has no range of the family of its endpoints; add one".to_owned());
+            return Err(
+                "cluster-ip-ranges has no range of the family of its endpoints; add one".to_owned(),
+            );
         }
         Ok((addresses, conflicts))
     }
@@ -376,7 +451,12 @@ impl Planner<'_> {
     fn current_addresses(&self, id: &Id, stored: &Service) -> BTreeSet<IpAddr> {
         stored::cluster_addresses(stored)
             .into_iter()
-            .filter(|address| self.stored.holders.get(address).is_some_and(|(_, holder)| holder == id))
+            .filter(|address| {
+                self.stored
+                    .holders
+                    .get(address)
+                    .is_some_and(|(_, holder)| holder == id)
+            })
             .collect()
     }
 
@@ -389,7 +469,8 @@ impl Planner<'_> {
                 if current.contains(&address) {
                     return Some(address);
                 }
-                self.pool.take(&format!("{}/{}", id.0, id.1), address.is_ipv4())
+                self.pool
+                    .take(&format!("{}/{}", id.0, id.1), address.is_ipv4())
             })
             .collect()
     }
@@ -410,7 +491,9 @@ impl Planner<'_> {
     /// A free cluster address.
     fn take_address(&mut self, id: &Id, is_ipv4: bool) -> Result<IpAddr, String> {
         let free = self.pool.take(&format!("{}/{}", id.0, id.1), is_ipv4);
-        free.ok_or_else(|| "no address is free in cluster-ip-ranges; name a larger range".to_owned())
+        free.ok_or_else(|| {
+            "no address is free in cluster-ip-ranges; name a larger range".to_owned()
+        })
     }
 
     /// A problem for each of these addresses that a foreign service has too.
@@ -426,23 +509,41 @@ impl Planner<'_> {
     }
 
     fn count(&mut self, registry: &str, of_service: Size) {
-        let Some(size) = self.sizes.get_mut(registry) else { return };
+        let Some(size) = self.sizes.get_mut(registry) else {
+            return;
+        };
         size.services += of_service.services;
         size.endpoints += of_service.endpoints;
     }
 
     /// Counts a service that stays as it is stored.
     fn count_stored(&mut self, registry: &str, id: &Id) {
-        let endpoints = self.stored.endpoints.get(id).map_or(0, |endpoints| Size::of(endpoints).endpoints);
-        self.count(registry, Size { services: 1, endpoints });
+        let endpoints = self
+            .stored
+            .endpoints
+            .get(id)
+            .map_or(0, |endpoints| Size::of(endpoints).endpoints);
+        self.count(
+            registry,
+            Size {
+                services: 1,
+                endpoints,
+            },
+        );
     }
 }
 
 impl Size {
     /// The size of one service.
     fn of(endpoints: &Endpoints) -> Self {
-        let addresses = endpoints.endpoint_subsets.iter().map(|subset| subset.addresses.len());
-        Self { services: 1, endpoints: addresses.sum() }
+        let addresses = endpoints
+            .endpoint_subsets
+            .iter()
+            .map(|subset| subset.addresses.len());
+        Self {
+            services: 1,
+            endpoints: addresses.sum(),
+        }
     }
 }
 

@@ -35,9 +35,15 @@ pub struct RegistryError {
 
 impl RegistryError {
     /// An error at a place.
-    #[expect(clippy::needless_pass_by_value, reason = "errors are handed over where they come up")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "errors are handed over where they come up"
+    )]
     pub fn new(place: impl Into<String>, reason: impl ToString) -> Self {
-        Self { place: place.into(), reason: reason.to_string() }
+        Self {
+            place: place.into(),
+            reason: reason.to_string(),
+        }
     }
 }
 
@@ -83,7 +89,11 @@ pub struct Publisher {
 impl Publisher {
     /// A publisher of one registry.
     pub fn new(registry: &str, sink: Sink, metrics: ConnectorMetrics) -> Self {
-        Self { registry: registry.to_owned(), sink, metrics }
+        Self {
+            registry: registry.to_owned(),
+            sink,
+            metrics,
+        }
     }
 
     /// Publishes the complete content of the registry. A service without a value keeps its previous one.
@@ -140,7 +150,9 @@ pub(crate) async fn watch_with_retries(registry: NamedRegistry, publisher: Publi
     let mut backoff = backoff();
     loop {
         let answers = publisher.answers();
-        let result = AssertUnwindSafe(registry.registry.watch(&publisher)).catch_unwind().await;
+        let result = AssertUnwindSafe(registry.registry.watch(&publisher))
+            .catch_unwind()
+            .await;
         let error = result.unwrap_or_else(|_| RegistryError::new(&registry.name, "it panicked"));
         if publisher.answers() != answers {
             backoff.reset();
@@ -167,7 +179,9 @@ pub fn address(text: &str) -> Result<IpAddr, String> {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
         _ => return Ok(address),
     };
-    Err(format!("{address} is {special}; other hosts cannot send to it"))
+    Err(format!(
+        "{address} is {special}; other hosts cannot send to it"
+    ))
 }
 
 /// The address or host name of an instance.
@@ -202,7 +216,9 @@ fn host_name(text: &str) -> Option<String> {
     };
     let mut labels = name.rsplit('.');
     // The last label of an address is a number.
-    let is_name = labels.next().is_some_and(|last| is_label(last) && last.contains(char::is_alphabetic))
+    let is_name = labels
+        .next()
+        .is_some_and(|last| is_label(last) && last.contains(char::is_alphabetic))
         && labels.clone().count() > 0
         && labels.all(is_label);
     (name.len() <= 253 && is_name).then_some(name)
@@ -217,7 +233,10 @@ mod tests {
         let host = |name: &str| Ok(Destination::Host(name.to_owned()));
         assert_eq!(destination("DB.example.org."), host("db.example.org"));
         assert_eq!(destination("a-1.b"), host("a-1.b"));
-        assert_eq!(destination("10.0.0.1"), Ok(Destination::Address("10.0.0.1".parse().unwrap())));
+        assert_eq!(
+            destination("10.0.0.1"),
+            Ok(Destination::Address("10.0.0.1".parse().unwrap()))
+        );
         for wrong in [
             "",
             "x",
@@ -238,7 +257,15 @@ mod tests {
 
     #[test]
     fn addresses_that_no_other_host_can_send_to_are_refused() {
-        for wrong in ["0.0.0.0", "127.0.0.1", "::1", "224.0.0.1", "169.254.0.1", "fe80::1", "host.example"] {
+        for wrong in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "::1",
+            "224.0.0.1",
+            "169.254.0.1",
+            "fe80::1",
+            "host.example",
+        ] {
             assert!(address(wrong).is_err(), "{wrong}");
         }
         assert_eq!(address("::ffff:10.0.0.1"), address("10.0.0.1"));

@@ -63,16 +63,27 @@ pub fn endpoints() -> ResourceType<Ownership<Endpoints>> {
 fn decode<M: Wire>(path: &str, value: &[u8]) -> Result<M, contiv_controller::BoxError> {
     let key = Key::parse(path)?.ok_or_else(|| format!("{path} is not the key of an object"))?;
     let mut message: M = contiv_proto::value::decode(value)?;
-    message.agree_with(&key).map_err(|error: DecodeError| error.to_string())?;
+    message
+        .agree_with(&key)
+        .map_err(|error: DecodeError| error.to_string())?;
     Ok(message)
 }
 
 /// Every address of a service.
 pub fn addresses(service: &Service) -> BTreeSet<IpAddr> {
-    let ingress = service.load_balancer_ingress.iter().map(|ingress| &ingress.ip);
+    let ingress = service
+        .load_balancer_ingress
+        .iter()
+        .map(|ingress| &ingress.ip);
     let texts = [&service.cluster_ip, &service.loadbalancer_ip].into_iter();
-    let texts = texts.chain(&service.cluster_ips).chain(&service.external_ips).chain(&service.lb_ingress_ips);
-    texts.chain(ingress).filter_map(|text| text.parse().ok()).collect()
+    let texts = texts
+        .chain(&service.cluster_ips)
+        .chain(&service.external_ips)
+        .chain(&service.lb_ingress_ips);
+    texts
+        .chain(ingress)
+        .filter_map(|text| text.parse().ok())
+        .collect()
 }
 
 /// The cluster addresses assigned to a service of this connector: those of the annotation; if an earlier version wrote none,
@@ -117,25 +128,40 @@ impl<'a> Stored<'a> {
             match &service.value {
                 // The addresses it had when it was last read count as taken.
                 Ownership::Owned(message) if unreadable.contains(&service.key) => {
-                    let taken = addresses(message).into_iter().chain(cluster_addresses(message));
-                    stored.foreign_addresses.extend(taken.map(|address| (address, id.clone())));
+                    let taken = addresses(message)
+                        .into_iter()
+                        .chain(cluster_addresses(message));
+                    stored
+                        .foreign_addresses
+                        .extend(taken.map(|address| (address, id.clone())));
                 }
-                Ownership::Owned(message) => stored.insert_service(id, message, service.create_revision),
+                Ownership::Owned(message) => {
+                    stored.insert_service(id, message, service.create_revision);
+                }
                 Ownership::Foreign(addresses) => {
-                    stored.foreign_addresses.extend(addresses.iter().map(|address| (*address, id.clone())));
+                    stored
+                        .foreign_addresses
+                        .extend(addresses.iter().map(|address| (*address, id.clone())));
                     stored.foreign_services.insert(id);
                 }
             }
         }
-        for endpoints in endpoints.iter().filter(|endpoints| !unreadable.contains(&endpoints.key)) {
-            let Some(id) = id(&endpoints.key) else { continue };
+        for endpoints in endpoints
+            .iter()
+            .filter(|endpoints| !unreadable.contains(&endpoints.key))
+        {
+            let Some(id) = id(&endpoints.key) else {
+                continue;
+            };
             match &endpoints.value {
                 Ownership::Owned(endpoints) => drop(stored.endpoints.insert(id, endpoints)),
                 Ownership::Foreign(_) => drop(stored.foreign_endpoints.insert(id)),
             }
         }
         for path in unreadable {
-            let Ok(Some(key)) = Key::parse(path) else { continue };
+            let Ok(Some(key)) = Key::parse(path) else {
+                continue;
+            };
             let id = (key.namespace().into(), key.name().into());
             match key.kind() {
                 Kind::Service => drop(stored.foreign_services.insert(id)),
@@ -182,7 +208,10 @@ mod tests {
             external_ips: vec![ip(2), "None".to_owned()],
             lb_ingress_ips: vec![ip(3)],
             loadbalancer_ip: ip(4),
-            load_balancer_ingress: vec![LoadBalancerIngress { ip: ip(5), ..LoadBalancerIngress::default() }],
+            load_balancer_ingress: vec![LoadBalancerIngress {
+                ip: ip(5),
+                ..LoadBalancerIngress::default()
+            }],
             ..Service::default()
         };
         assert_eq!(addresses(&service).len(), 6);

@@ -10,7 +10,8 @@ use crate::{
     slice::slices,
     tracker::CommitTracker,
     watches::{
-        changes_endpoints, is_news, selectors, slice_service, to_service, to_services, workload_labels,
+        changes_endpoints, is_news, selectors, slice_service, to_service, to_services,
+        workload_labels,
     },
     workload::workloads,
 };
@@ -21,7 +22,10 @@ pub const NAME: &str = "external-workloads";
 /// How often a failing service is retried before it is dropped until the next change or resync.
 const RETRY_BUDGET: u32 = 15;
 /// The limit for retries of all services together.
-const RETRY_BUCKET: TokenBucket = TokenBucket { per_second: 10.0, burst: 100 };
+const RETRY_BUCKET: TokenBucket = TokenBucket {
+    per_second: 10.0,
+    burst: 100,
+};
 /// How often each service is reconciled without a change.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// How many services are reconciled concurrently. Most of the time is spent waiting for the store, which can write many at

@@ -27,9 +27,13 @@ pub fn slices<'a>(
     service: &Service,
     workloads: impl IntoIterator<Item = &'a Workload>,
 ) -> Vec<EndpointSlice> {
-    let workloads: Vec<&Workload> =
-        workloads.into_iter().filter(|workload| workload.is_behind(service)).collect();
-    plan_slices(service, &workloads, &BTreeSet::new(), Slices::new()).into_values().collect()
+    let workloads: Vec<&Workload> = workloads
+        .into_iter()
+        .filter(|workload| workload.is_behind(service))
+        .collect();
+    plan_slices(service, &workloads, &BTreeSet::new(), Slices::new())
+        .into_values()
+        .collect()
 }
 
 /// The entries of a complete list that [`DerivedSlices::list`] needs; none without workloads.
@@ -60,7 +64,13 @@ fn plan_slices(
 ) -> Slices {
     let present: Vec<&EndpointSlice> = slices.values().collect();
     let is_taken = |name: &str| slices.contains_key(name);
-    let writes = plan(&Input { service, workloads, slices: &present, unreadable, is_taken: &is_taken });
+    let writes = plan(&Input {
+        service,
+        workloads,
+        slices: &present,
+        unreadable,
+        is_taken: &is_taken,
+    });
     for write in writes {
         match write {
             SliceWrite::Create(slice) | SliceWrite::Update(slice) => {
@@ -113,14 +123,28 @@ impl DerivedSlices {
         }
         // A listed service that can no longer be decoded keeps its previous state.
         let is_listed = |id: &Id| {
-            let key = Key::new(Kind::Service, id.0.as_str(), id.1.as_str()).map(|key| key.to_path());
-            key.is_ok_and(|key| entries.binary_search_by(|entry| entry.key.cmp(&key)).is_ok())
+            let key =
+                Key::new(Kind::Service, id.0.as_str(), id.1.as_str()).map(|key| key.to_path());
+            key.is_ok_and(|key| {
+                entries
+                    .binary_search_by(|entry| entry.key.cmp(&key))
+                    .is_ok()
+            })
         };
-        let services = before.services.into_iter().filter(|(id, _)| is_listed(id)).collect();
-        let mut state = State { services, ..State::default() };
+        let services = before
+            .services
+            .into_iter()
+            .filter(|(id, _)| is_listed(id))
+            .collect();
+        let mut state = State {
+            services,
+            ..State::default()
+        };
         let mut derived = DerivedList::default();
         for entry in entries {
-            let Ok(Some(key)) = Key::parse(&entry.key) else { continue };
+            let Ok(Some(key)) = Key::parse(&entry.key) else {
+                continue;
+            };
             match key.kind() {
                 Kind::Service => drop(state.put_service(&key, entry)),
                 Kind::ExternalWorkload => drop(state.put_workload(&key, entry)),
@@ -135,13 +159,20 @@ impl DerivedSlices {
         }
         // Slices made by this process are newer than those of an earlier one.
         state.slices.extend(before.slices);
-        let known: BTreeSet<Id> = state.services.keys().chain(state.slices.keys()).cloned().collect();
+        let known: BTreeSet<Id> = state
+            .services
+            .keys()
+            .chain(state.slices.keys())
+            .cloned()
+            .collect();
         for id in known {
             state.derive(&id);
         }
         let all = state.slices.values().flat_map(BTreeMap::values);
         derived.entries = all.filter_map(|slice| entry_of(slice, revision)).collect();
-        derived.entries.sort_by(|one, other| one.key.cmp(&other.key));
+        derived
+            .entries
+            .sort_by(|one, other| one.key.cmp(&other.key));
         self.state = Some(state);
         derived
     }
@@ -150,14 +181,21 @@ impl DerivedSlices {
     pub fn change(&mut self, batch: &Batch) -> Vec<Change> {
         let Some(state) = &mut self.state else {
             let prefix = Key::prefix(Kind::ExternalWorkload);
-            self.needs_list |= batch.changes.iter().any(|change| change.key().starts_with(&prefix));
+            self.needs_list |= batch
+                .changes
+                .iter()
+                .any(|change| change.key().starts_with(&prefix));
             return Vec::new();
         };
         let mut affected = BTreeSet::new();
         for change in &batch.changes {
-            let Ok(Some(key)) = Key::parse(change.key()) else { continue };
+            let Ok(Some(key)) = Key::parse(change.key()) else {
+                continue;
+            };
             match (key.kind(), change) {
-                (Kind::Service, Change::Put(entry)) => affected.extend(state.put_service(&key, entry)),
+                (Kind::Service, Change::Put(entry)) => {
+                    affected.extend(state.put_service(&key, entry));
+                }
                 (Kind::Service, Change::Delete { .. }) => {
                     state.services.remove(&id(&key));
                     state.unreadable.remove(&id(&key));
@@ -180,27 +218,42 @@ impl DerivedSlices {
             let before = state.slices.get(&id).cloned().unwrap_or_default();
             state.derive(&id);
             let now = state.slices.get(&id);
-            let gone = before.values().filter(|slice| now.is_none_or(|now| !now.contains_key(&slice.name)));
+            let gone = before
+                .values()
+                .filter(|slice| now.is_none_or(|now| !now.contains_key(&slice.name)));
             changes.extend(gone.filter_map(key_of).map(|key| Change::Delete { key }));
             let new = now.into_iter().flat_map(BTreeMap::values);
             let new = new.filter(|slice| before.get(&slice.name) != Some(slice));
-            changes.extend(new.filter_map(|slice| entry_of(slice, batch.revision)).map(Change::Put));
+            changes.extend(
+                new.filter_map(|slice| entry_of(slice, batch.revision))
+                    .map(Change::Put),
+            );
         }
         changes
     }
 
     /// Whether a change of the store concerns a slice that is derived: a list replaces it, so the change does not count either.
     pub fn replaces(&self, change: &Change) -> bool {
-        let Some(state) = self.state.as_ref().filter(|_| is_own_slice_key(change.key())) else {
+        let Some(state) = self
+            .state
+            .as_ref()
+            .filter(|_| is_own_slice_key(change.key()))
+        else {
             return false;
         };
         let is_written = matches!(change, Change::Put(entry) if own_slice(entry).is_some());
         let is_derived = |key: &Key| {
-            let mut of_namespace =
-                state.slices.iter().filter(|((namespace, _), _)| namespace == key.namespace());
+            let mut of_namespace = state
+                .slices
+                .iter()
+                .filter(|((namespace, _), _)| namespace == key.namespace());
             of_namespace.any(|(_, slices)| slices.contains_key(key.name()))
         };
-        is_written || Key::parse(change.key()).ok().flatten().is_some_and(|key| is_derived(&key))
+        is_written
+            || Key::parse(change.key())
+                .ok()
+                .flatten()
+                .is_some_and(|key| is_derived(&key))
     }
 
     /// Whether there are no workloads.
@@ -260,8 +313,13 @@ impl State {
 
     /// The services that select a workload.
     fn selecting(&self, workload: Option<&Workload>) -> BTreeSet<Id> {
-        let Some(workload) = workload else { return BTreeSet::new() };
-        let of_namespace = self.services.iter().filter(|(_, service)| workload.is_behind(service));
+        let Some(workload) = workload else {
+            return BTreeSet::new();
+        };
+        let of_namespace = self
+            .services
+            .iter()
+            .filter(|(_, service)| workload.is_behind(service));
         of_namespace.map(|(id, _)| id.clone()).collect()
     }
 
@@ -269,7 +327,9 @@ impl State {
     fn with_endpoint_of(&self, workload: &Key) -> BTreeSet<Id> {
         let has_it = |slices: &Slices| {
             let endpoints = slices.values().flat_map(|slice| &slice.endpoints);
-            endpoints.filter_map(|endpoint| endpoint.target_ref.as_ref()).any(|it| it.name == workload.name())
+            endpoints
+                .filter_map(|endpoint| endpoint.target_ref.as_ref())
+                .any(|it| it.name == workload.name())
         };
         let found = self
             .slices
@@ -280,7 +340,10 @@ impl State {
 
     fn insert_slice(&mut self, slice: EndpointSlice) {
         let id = (slice.namespace.clone(), service_of(&slice).to_owned());
-        self.slices.entry(id).or_default().insert(slice.name.clone(), slice);
+        self.slices
+            .entry(id)
+            .or_default()
+            .insert(slice.name.clone(), slice);
     }
 
     /// Makes the slices of a service right.
@@ -289,8 +352,13 @@ impl State {
             return;
         }
         let slices = self.slices.remove(id).unwrap_or_default();
-        let Some(service) = self.services.get(id) else { return };
-        let of_namespace = self.workloads.iter().filter(|((namespace, _), _)| *namespace == id.0);
+        let Some(service) = self.services.get(id) else {
+            return;
+        };
+        let of_namespace = self
+            .workloads
+            .iter()
+            .filter(|((namespace, _), _)| *namespace == id.0);
         let (mut selected, mut unreadable) = (Vec::new(), BTreeSet::new());
         for ((_, name), workload) in of_namespace {
             match workload {
@@ -319,12 +387,25 @@ pub(crate) fn own_slice(entry: &Entry) -> Option<EndpointSlice> {
 }
 
 fn key_of(slice: &EndpointSlice) -> Option<String> {
-    Some(Key::new(Kind::EndpointSlice, slice.namespace.as_str(), slice.name.as_str()).ok()?.to_path())
+    Some(
+        Key::new(
+            Kind::EndpointSlice,
+            slice.namespace.as_str(),
+            slice.name.as_str(),
+        )
+        .ok()?
+        .to_path(),
+    )
 }
 
 fn entry_of(slice: &EndpointSlice, revision: i64) -> Option<Entry> {
     let value = value::encode(slice).ok()?.into();
-    Some(Entry { key: key_of(slice)?, value, create_revision: 0, mod_revision: revision })
+    Some(Entry {
+        key: key_of(slice)?,
+        value,
+        create_revision: 0,
+        mod_revision: revision,
+    })
 }
 
 #[cfg(test)]

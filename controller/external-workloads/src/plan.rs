@@ -55,7 +55,10 @@ pub fn plan(input: &Input<'_>) -> Vec<SliceWrite> {
         let family = Family::from_word(&slice.address_type);
         match family.filter(|family| input.service.families.contains(family)) {
             Some(family) if is_owned(slice, input.service) => {
-                groups.entry((family, Ports::of(slice))).or_default().push(slice);
+                groups
+                    .entry((family, Ports::of(slice)))
+                    .or_default()
+                    .push(slice);
             }
             _ => deletes.push(slice.name.clone()),
         }
@@ -66,17 +69,32 @@ pub fn plan(input: &Input<'_>) -> Vec<SliceWrite> {
     let (mut creates, mut updates) = (Vec::new(), Vec::new());
     let mut surplus = Vec::new();
     for ((family, ports), slices) in &groups {
-        let endpoints = desired.remove(&(*family, ports.clone())).unwrap_or_default();
+        let endpoints = desired
+            .remove(&(*family, ports.clone()))
+            .unwrap_or_default();
         let packed = pack(endpoints, slices, &slice_labels, &input.service.name);
-        let SlicePacking { new, changed, unused } = packed;
-        creates.extend(new.into_iter().map(|endpoints| (*family, ports.clone(), endpoints)));
-        updates
-            .extend(changed.into_iter().map(|(name, endpoints)| (*family, ports.clone(), name, endpoints)));
+        let SlicePacking {
+            new,
+            changed,
+            unused,
+        } = packed;
+        creates.extend(
+            new.into_iter()
+                .map(|endpoints| (*family, ports.clone(), endpoints)),
+        );
+        updates.extend(
+            changed
+                .into_iter()
+                .map(|(name, endpoints)| (*family, ports.clone(), name, endpoints)),
+        );
         surplus.extend(unused.into_iter().map(|name| (*family, name)));
     }
     for ((family, ports), endpoints) in desired {
         let new = pack(endpoints, &[], &slice_labels, &input.service.name).new;
-        creates.extend(new.into_iter().map(|endpoints| (family, ports.clone(), endpoints)));
+        creates.extend(
+            new.into_iter()
+                .map(|endpoints| (family, ports.clone(), endpoints)),
+        );
     }
     // A slice to delete can become one to create, in the same family.
     let mut unpaired = Vec::new();
@@ -107,11 +125,9 @@ pub fn plan(input: &Input<'_>) -> Vec<SliceWrite> {
         writes.push(SliceWrite::Create(slice(family, ports, name, endpoints)));
     }
     updates.sort_by(|(_, _, a, _), (_, _, b, _)| a.cmp(b));
-    writes.extend(
-        updates.into_iter().map(|(family, ports, name, endpoints)| {
-            SliceWrite::Update(slice(family, ports, name, endpoints))
-        }),
-    );
+    writes.extend(updates.into_iter().map(|(family, ports, name, endpoints)| {
+        SliceWrite::Update(slice(family, ports, name, endpoints))
+    }));
     writes.extend(deletes.into_iter().map(SliceWrite::Delete));
     writes
 }

@@ -31,8 +31,14 @@ struct Batch {
 }
 
 impl SliceReconciler {
-    pub(crate) async fn reconcile(self, context: Context<Service>, key: Key) -> Result<Outcome, BoxError> {
-        self.tracker.wait_for_cache(&key, context.cache_of(&self.slices)?).await?;
+    pub(crate) async fn reconcile(
+        self,
+        context: Context<Service>,
+        key: Key,
+    ) -> Result<Outcome, BoxError> {
+        self.tracker
+            .wait_for_cache(&key, context.cache_of(&self.slices)?)
+            .await?;
         let service = context.cache().get(&key);
         let batch = match &service {
             Some(service) => self.plan(&context, service)?,
@@ -50,15 +56,26 @@ impl SliceReconciler {
         Ok(Outcome::Done)
     }
 
-    fn plan(&self, context: &Context<Service>, service: &Object<Service>) -> Result<Batch, BoxError> {
+    fn plan(
+        &self,
+        context: &Context<Service>,
+        service: &Object<Service>,
+    ) -> Result<Batch, BoxError> {
         if !service.is_ours() {
             return Ok(Batch::default());
         }
         let (selected, unreadable) = {
             let view = context.cache_of(&self.workloads)?.view();
             let selected = view.selected(LABELS, &within(&service.namespace, &service.selector))?;
-            let keys = view.problems().map(|(key, _)| key).filter(|key| view.unreadable(key).is_some());
-            (selected, keys.filter_map(|key| name_within(key, &service.namespace)).collect())
+            let keys = view
+                .problems()
+                .map(|(key, _)| key)
+                .filter(|key| view.unreadable(key).is_some());
+            (
+                selected,
+                keys.filter_map(|key| name_within(key, &service.namespace))
+                    .collect(),
+            )
         };
         let workloads: Vec<&Workload> = selected.iter().map(|workload| &workload.value).collect();
         let view = context.cache_of(&self.slices)?.view();
@@ -80,17 +97,22 @@ impl SliceReconciler {
         let term = context.writer().fence().map(|fence| fence.create_revision);
         let present = |name: &str| {
             let key = key_of(name)?;
-            view.get(&key)
-                .ok_or_else(|| BoxError::from(format!("{key} is planned to change, and is not there")))
+            view.get(&key).ok_or_else(|| {
+                BoxError::from(format!("{key} is planned to change, and is not there"))
+            })
         };
         let mut batch = Batch::default();
         for write in writes {
             match write {
                 SliceWrite::Create(slice) => {
-                    batch.writes.push(Write::create(&key_of(&slice.name)?, encode(slice, term)?));
+                    batch
+                        .writes
+                        .push(Write::create(&key_of(&slice.name)?, encode(slice, term)?));
                 }
                 SliceWrite::Update(slice) => {
-                    batch.writes.push(Write::update(&*present(&slice.name)?, encode(slice, term)?));
+                    batch
+                        .writes
+                        .push(Write::update(&*present(&slice.name)?, encode(slice, term)?));
                 }
                 SliceWrite::Delete(name) => batch.delete(&*present(&name)?),
             }
@@ -115,7 +137,9 @@ impl Batch {
 }
 
 fn slice_key(namespace: &str, name: &str) -> Result<Key, BoxError> {
-    Ok(StoredKey::new(Kind::EndpointSlice, namespace, name)?.to_path().into())
+    Ok(StoredKey::new(Kind::EndpointSlice, namespace, name)?
+        .to_path()
+        .into())
 }
 
 /// The name of an object, if it is in this namespace.
@@ -127,7 +151,9 @@ fn name_within(key: &str, namespace: &str) -> Option<String> {
 /// Encodes a slice, with its term.
 fn encode(mut slice: EndpointSlice, term: Option<i64>) -> Result<Vec<u8>, BoxError> {
     if let Some(term) = term {
-        slice.annotations.insert(TERM_ANNOTATION.to_owned(), term.to_string());
+        slice
+            .annotations
+            .insert(TERM_ANNOTATION.to_owned(), term.to_string());
     }
     Ok(value::encode(&slice)?)
 }

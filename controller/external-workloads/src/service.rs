@@ -83,7 +83,11 @@ pub(crate) fn read<M: Wire>(entry: &Entry) -> Result<M, BoxError> {
 
 /// The protocol; `TCP` if empty, like the default of the API server.
 pub(crate) fn or_tcp(protocol: String) -> String {
-    if protocol.is_empty() { "TCP".to_owned() } else { protocol }
+    if protocol.is_empty() {
+        "TCP".to_owned()
+    } else {
+        protocol
+    }
 }
 
 impl Service {
@@ -117,11 +121,17 @@ impl Service {
 
 /// The families in `ip_families`; if it is empty, those of its cluster addresses, as in the API server; else both.
 fn families(message: &wire::Service) -> Vec<Family> {
-    let mut families: Vec<Family> =
-        message.ip_families.iter().filter_map(|word| Family::from_word(word)).collect();
+    let mut families: Vec<Family> = message
+        .ip_families
+        .iter()
+        .filter_map(|word| Family::from_word(word))
+        .collect();
     if families.is_empty() {
         let addresses = message.cluster_ips.iter().chain([&message.cluster_ip]);
-        families = addresses.filter_map(|ip| ip.parse::<IpAddr>().ok()).map(Family::of).collect();
+        families = addresses
+            .filter_map(|ip| ip.parse::<IpAddr>().ok())
+            .map(Family::of)
+            .collect();
     }
     if families.is_empty() {
         families = Family::ALL.to_vec();
@@ -152,10 +162,16 @@ mod tests {
     fn families_are_those_named_or_those_of_the_addresses() {
         use Family::{Ipv4, Ipv6};
         for (json, expected) in [
-            (r#"{"ip_families":["IPv6"],"cluster_ip":"10.0.0.1"}"#, &[Ipv6][..]),
+            (
+                r#"{"ip_families":["IPv6"],"cluster_ip":"10.0.0.1"}"#,
+                &[Ipv6][..],
+            ),
             (r#"{"ip_families":["IPv6","IPv4"]}"#, &[Ipv4, Ipv6]),
             (r#"{"cluster_ip":"10.0.0.1"}"#, &[Ipv4]),
-            (r#"{"cluster_ip":"10.0.0.1","cluster_ips":["10.0.0.1","fd00::1"]}"#, &[Ipv4, Ipv6]),
+            (
+                r#"{"cluster_ip":"10.0.0.1","cluster_ips":["10.0.0.1","fd00::1"]}"#,
+                &[Ipv4, Ipv6],
+            ),
             (r#"{"cluster_ip":"None"}"#, &[Ipv4, Ipv6]),
             ("{}", &[Ipv4, Ipv6]),
         ] {
@@ -169,10 +185,28 @@ mod tests {
             r#"{"port":[{"port":80},{"port":80,"target_port":{}},{"port":80,"target_port":{"int_val":8080}},
             {"port":80,"protocol":"UDP","target_port":{"type":"STRING","string_val":"http"}}]}"#,
         );
-        let targets: Vec<_> = service.ports.iter().map(|port| port.target.clone()).collect();
+        let targets: Vec<_> = service
+            .ports
+            .iter()
+            .map(|port| port.target.clone())
+            .collect();
         let number = Target::Number;
-        assert_eq!(targets, [number(80), number(80), number(8080), Target::Name("http".to_owned())]);
-        assert_eq!((service.ports[0].protocol.as_str(), service.ports[3].protocol.as_str()), ("TCP", "UDP"));
+        assert_eq!(
+            targets,
+            [
+                number(80),
+                number(80),
+                number(8080),
+                Target::Name("http".to_owned())
+            ]
+        );
+        assert_eq!(
+            (
+                service.ports[0].protocol.as_str(),
+                service.ports[3].protocol.as_str()
+            ),
+            ("TCP", "UDP")
+        );
     }
 
     #[test]
@@ -181,9 +215,18 @@ mod tests {
             (r#"{"selector":{"a":"b"}}"#, true),
             (r#"{"selector":{"a":"b"},"cluster_ip":"None"}"#, true),
             ("{}", false),
-            (r#"{"selector":{"a":"b"},"service_type":"ExternalName","port":[{"port":80}]}"#, false),
-            (r#"{"selector":{"a":"b"},"service_type":"ExternalName"}"#, false),
-            (r#"{"service_type":"ExternalName","port":[{"port":80}]}"#, false),
+            (
+                r#"{"selector":{"a":"b"},"service_type":"ExternalName","port":[{"port":80}]}"#,
+                false,
+            ),
+            (
+                r#"{"selector":{"a":"b"},"service_type":"ExternalName"}"#,
+                false,
+            ),
+            (
+                r#"{"service_type":"ExternalName","port":[{"port":80}]}"#,
+                false,
+            ),
             (r#"{"service_type":"ExternalName"}"#, false),
             (r#"{"selector":{"a":"b"},"namespace":"kube-system"}"#, false),
         ] {

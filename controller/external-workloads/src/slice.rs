@@ -40,8 +40,15 @@ pub fn slices() -> ResourceType<StoredSlice> {
 
 fn decode(entry: &Entry) -> Result<StoredSlice, BoxError> {
     let slice: wire::EndpointSlice = read(entry)?;
-    let is_ours = slice.labels.get(MANAGED_BY_LABEL).is_some_and(|by| by == MANAGED_BY);
-    Ok(if is_ours { StoredSlice::Ours(Box::new(slice)) } else { StoredSlice::Foreign })
+    let is_ours = slice
+        .labels
+        .get(MANAGED_BY_LABEL)
+        .is_some_and(|by| by == MANAGED_BY);
+    Ok(if is_ours {
+        StoredSlice::Ours(Box::new(slice))
+    } else {
+        StoredSlice::Foreign
+    })
 }
 
 impl StoredSlice {
@@ -56,7 +63,10 @@ impl StoredSlice {
 
 /// The name of the service a slice belongs to; empty if it names none.
 pub(crate) fn service_of(slice: &wire::EndpointSlice) -> &str {
-    slice.labels.get(SERVICE_NAME_LABEL).unwrap_or(&slice.service_name)
+    slice
+        .labels
+        .get(SERVICE_NAME_LABEL)
+        .unwrap_or(&slice.service_name)
 }
 
 /// The labels of the slices of a service: its own, except those with a meaning on slices.
@@ -73,5 +83,8 @@ pub(crate) fn labels(service: &Service) -> BTreeMap<String, String> {
 
 /// Whether a slice was made for this service (same uid), and not for an earlier one of the same name.
 pub(crate) fn is_owned(slice: &wire::EndpointSlice, service: &Service) -> bool {
-    slice.annotations.get(OWNER_ANNOTATION).is_some_and(|uid| *uid == service.uid.to_string())
+    slice
+        .annotations
+        .get(OWNER_ANNOTATION)
+        .is_some_and(|uid| *uid == service.uid.to_string())
 }

@@ -12,7 +12,10 @@ use crate::{
 };
 
 pub(crate) fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 /// The IPv4 service `shop/web`, whose port `http` targets the port `http` of workloads with `app=web`.
@@ -31,11 +34,19 @@ pub(crate) fn service() -> Service {
 }
 
 pub(crate) fn port(name: &str, target: Target) -> ServicePort {
-    ServicePort { name: name.to_owned(), protocol: "TCP".to_owned(), target }
+    ServicePort {
+        name: name.to_owned(),
+        protocol: "TCP".to_owned(),
+        target,
+    }
 }
 
 pub(crate) fn workload_port(name: &str, port: i32) -> WorkloadPort {
-    WorkloadPort { name: name.to_owned(), port, protocol: "TCP".to_owned() }
+    WorkloadPort {
+        name: name.to_owned(),
+        port,
+        protocol: "TCP".to_owned(),
+    }
 }
 
 /// A ready workload with these addresses and the port `http` 8080.
@@ -54,7 +65,12 @@ pub(crate) fn workload(name: &str, ips: &[&str]) -> Workload {
 /// `count` workloads, each with its own address.
 pub(crate) fn workloads(count: usize) -> Vec<Workload> {
     (0..count)
-        .map(|i| workload(&format!("w{i:04}"), &[&format!("192.0.{}.{}", 2 + i / 250, 1 + i % 250)]))
+        .map(|i| {
+            workload(
+                &format!("w{i:04}"),
+                &[&format!("192.0.{}.{}", 2 + i / 250, 1 + i % 250)],
+            )
+        })
         .collect()
 }
 
@@ -75,7 +91,8 @@ impl Slices {
         workloads: &[Workload],
         unreadable: &[&str],
     ) -> Vec<SliceWrite> {
-        let unreadable: BTreeSet<String> = unreadable.iter().map(|name| (*name).to_owned()).collect();
+        let unreadable: BTreeSet<String> =
+            unreadable.iter().map(|name| (*name).to_owned()).collect();
         plan(&Input {
             service,
             workloads: &workloads.iter().collect::<Vec<_>>(),
@@ -89,8 +106,12 @@ impl Slices {
     pub(crate) fn apply(&mut self, writes: &[SliceWrite]) {
         for write in writes {
             let is_valid = match write {
-                SliceWrite::Create(slice) => self.0.insert(slice.name.clone(), slice.clone()).is_none(),
-                SliceWrite::Update(slice) => self.0.insert(slice.name.clone(), slice.clone()).is_some(),
+                SliceWrite::Create(slice) => {
+                    self.0.insert(slice.name.clone(), slice.clone()).is_none()
+                }
+                SliceWrite::Update(slice) => {
+                    self.0.insert(slice.name.clone(), slice.clone()).is_some()
+                }
                 SliceWrite::Delete(name) => self.0.remove(name).is_some(),
             };
             assert!(is_valid, "{write:?}");
@@ -113,7 +134,12 @@ impl Slices {
 
     /// All endpoints with the slice they are in.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&EndpointSlice, &Endpoint)> {
-        self.0.values().flat_map(|slice| slice.endpoints.iter().map(move |endpoint| (slice, endpoint)))
+        self.0.values().flat_map(|slice| {
+            slice
+                .endpoints
+                .iter()
+                .map(move |endpoint| (slice, endpoint))
+        })
     }
 
     /// The only slice.
@@ -125,7 +151,8 @@ impl Slices {
 
 /// The numbers of creates, updates and deletes.
 pub(crate) fn counts(writes: &[SliceWrite]) -> [usize; 3] {
-    let count = |is_kind: fn(&SliceWrite) -> bool| writes.iter().filter(|write| is_kind(write)).count();
+    let count =
+        |is_kind: fn(&SliceWrite) -> bool| writes.iter().filter(|write| is_kind(write)).count();
     [
         count(|write| matches!(write, SliceWrite::Create(_))),
         count(|write| matches!(write, SliceWrite::Update(_))),

@@ -37,7 +37,9 @@ impl CommitTracker {
 
     /// Records a commit of a service's slices, some of which were deleted.
     pub(crate) fn record_commit(&self, service: &Key, revision: i64, deleted: BTreeSet<Key>) {
-        self.commits.lock().insert(Key::clone(service), Commit { revision, deleted });
+        self.commits
+            .lock()
+            .insert(Key::clone(service), Commit { revision, deleted });
     }
 
     /// Forgets a service.
@@ -54,19 +56,28 @@ impl CommitTracker {
         service: &Key,
         slices: &Cache<StoredSlice>,
     ) -> Result<(), BoxError> {
-        let Some(revision) = self.commits.lock().get(service).map(|commit| commit.revision) else {
+        let Some(revision) = self
+            .commits
+            .lock()
+            .get(service)
+            .map(|commit| commit.revision)
+        else {
             return Ok(());
         };
         match timeout(CATCH_UP_TIMEOUT, slices.wait_for_revision(revision)).await {
             Ok(seen) => Ok(seen?),
-            Err(_) => Err(format!("the cache of the slices is older than revision {revision}").into()),
+            Err(_) => {
+                Err(format!("the cache of the slices is older than revision {revision}").into())
+            }
         }
     }
 
     /// True if an event is a write of this process for this service.
     pub(crate) fn is_own_write(&self, service: &Key, event: &Event<StoredSlice>) -> bool {
         let commits = self.commits.lock();
-        let Some(commit) = commits.get(service) else { return false };
+        let Some(commit) = commits.get(service) else {
+            return false;
+        };
         match event.after() {
             Some(slice) => slice.mod_revision == commit.revision,
             None => commit.deleted.contains(event.key()),
@@ -86,7 +97,12 @@ mod tests {
     use crate::slice::slices;
 
     fn object(key: &str, mod_revision: i64) -> Arc<Object<StoredSlice>> {
-        Arc::new(Object { key: key.into(), value: StoredSlice::Foreign, create_revision: 1, mod_revision })
+        Arc::new(Object {
+            key: key.into(),
+            value: StoredSlice::Foreign,
+            create_revision: 1,
+            mod_revision,
+        })
     }
 
     #[test]
@@ -97,10 +113,19 @@ mod tests {
         tracker.record_commit(&web, 5, BTreeSet::from(["s2".into()]));
         assert!(tracker.is_own_write(&web, &added(5)) && !tracker.is_own_write(&web, &added(6)));
         assert!(tracker.is_own_write(&web, &Event::Deleted(object("s2", 3))));
-        assert!(!tracker.is_own_write(&web, &Event::Deleted(object("s1", 5))), "another client deletes it");
-        assert!(!tracker.is_own_write(&"db".into(), &added(5)), "the commit was for another service");
+        assert!(
+            !tracker.is_own_write(&web, &Event::Deleted(object("s1", 5))),
+            "another client deletes it"
+        );
+        assert!(
+            !tracker.is_own_write(&"db".into(), &added(5)),
+            "the commit was for another service"
+        );
         tracker.clear();
-        assert!(!tracker.is_own_write(&web, &added(5)), "nothing is known at the start of a new term");
+        assert!(
+            !tracker.is_own_write(&web, &added(5)),
+            "nothing is known at the start of a new term"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -111,12 +136,19 @@ mod tests {
         let (tracker, web) = (CommitTracker::default(), Key::from("web"));
         tracker.wait_for_cache(&web, &cache).await.unwrap();
         tracker.record_commit(&web, 1000, BTreeSet::new());
-        let error = tracker.wait_for_cache(&web, &cache).await.unwrap_err().to_string();
+        let error = tracker
+            .wait_for_cache(&web, &cache)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("older than revision 1000"), "{error}");
 
         let key = slices().key("s/namespace/n").to_string();
         let value = r#"{"address_type":"IPv4"}"#.into();
-        let revision = store.commit(vec![Operation::Put { key, value }]).await.unwrap();
+        let revision = store
+            .commit(vec![Operation::Put { key, value }])
+            .await
+            .unwrap();
         tracker.record_commit(&web, revision, BTreeSet::new());
         tracker.wait_for_cache(&web, &cache).await.unwrap();
         assert!(cache.last_sync_revision().unwrap() >= revision);

@@ -60,11 +60,22 @@ impl UnservedWorkloads {
     /// The workloads that a service selects, and that are in no slice, as the controller has written none for that service.
     pub fn workloads(&self) -> BTreeSet<Key> {
         let written: BTreeSet<&(String, String)> = self.written.values().collect();
-        let unserved = self.wanted.slices().filter(|(service, _)| !written.contains(service));
+        let unserved = self
+            .wanted
+            .slices()
+            .filter(|(service, _)| !written.contains(service));
         let of_slice = unserved.flat_map(|((namespace, _), slice)| {
-            let targets = slice.endpoints.iter().filter_map(|endpoint| endpoint.target_ref.as_ref());
+            let targets = slice
+                .endpoints
+                .iter()
+                .filter_map(|endpoint| endpoint.target_ref.as_ref());
             targets.filter_map(|target| {
-                Key::new(Kind::ExternalWorkload, namespace.as_str(), target.name.as_str()).ok()
+                Key::new(
+                    Kind::ExternalWorkload,
+                    namespace.as_str(),
+                    target.name.as_str(),
+                )
+                .ok()
             })
         });
         of_slice.collect()

@@ -19,19 +19,26 @@ pub(crate) const SERVICE: &str = "service";
 
 /// Labels in the form of the indexes. Selection is limited to a namespace, and no namespace contains a slash.
 pub(crate) fn within(namespace: &str, labels: &Labels) -> Labels {
-    labels.iter().map(|(name, value)| (format!("{namespace}/{name}"), value.clone())).collect()
+    labels
+        .iter()
+        .map(|(name, value)| (format!("{namespace}/{name}"), value.clone()))
+        .collect()
 }
 
 /// Services with slices of this controller, by their selectors.
 pub(crate) fn selectors() -> Index<Service> {
     Index::selectors(SELECTORS, |service: &Object<Service>| {
-        service.is_ours().then(|| within(&service.namespace, &service.selector))
+        service
+            .is_ours()
+            .then(|| within(&service.namespace, &service.selector))
     })
 }
 
 /// Workloads by their labels.
 pub(crate) fn workload_labels() -> Index<Workload> {
-    Index::labels(LABELS, |workload: &Object<Workload>| within(&workload.namespace, &workload.labels))
+    Index::labels(LABELS, |workload: &Object<Workload>| {
+        within(&workload.namespace, &workload.labels)
+    })
 }
 
 /// Our slices by their service.
@@ -53,7 +60,12 @@ pub(crate) fn to_services(services: &ResourceType<Service>) -> Mapper<Workload> 
     Mapper::new(move |caches, workload: &Object<Workload>| {
         let view = caches.of(&services)?.view();
         let found = view.selecting(SELECTORS, &within(&workload.namespace, &workload.labels))?;
-        Ok::<_, CacheError>(found.iter().map(|service| Key::clone(&service.key)).collect())
+        Ok::<_, CacheError>(
+            found
+                .iter()
+                .map(|service| Key::clone(&service.key))
+                .collect(),
+        )
     })
 }
 

@@ -43,7 +43,11 @@ pub struct WorkloadPort {
 
 /// External workloads as they are stored.
 pub fn workloads() -> ResourceType<Workload> {
-    ResourceType::new("externalworkload", &Key::prefix(Kind::ExternalWorkload), decode)
+    ResourceType::new(
+        "externalworkload",
+        &Key::prefix(Kind::ExternalWorkload),
+        decode,
+    )
 }
 
 pub(crate) fn decode(entry: &Entry) -> Result<Workload, BoxError> {
@@ -89,18 +93,26 @@ impl Workload {
     pub fn is_behind(&self, service: &Service) -> bool {
         service.is_ours()
             && service.namespace == self.namespace
-            && service.selector.iter().all(|(name, value)| self.labels.get(name) == Some(value))
+            && service
+                .selector
+                .iter()
+                .all(|(name, value)| self.labels.get(name) == Some(value))
     }
 
     /// Its zone; empty if unknown.
     pub fn zone(&self) -> &str {
-        self.labels.get(ZONE_LABEL).map(String::as_str).unwrap_or_default()
+        self.labels
+            .get(ZONE_LABEL)
+            .map(String::as_str)
+            .unwrap_or_default()
     }
 }
 
 /// A workload is ready if the condition Ready is `True`. Without the condition, with `False` and with `Unknown` it is not.
 fn is_ready(conditions: &[wire::external_workload::Condition]) -> bool {
-    conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True")
+    conditions
+        .iter()
+        .any(|condition| condition.r#type == "Ready" && condition.status == "True")
 }
 
 #[cfg(test)]
@@ -121,7 +133,10 @@ mod tests {
             (r#"{"type":"Ready","status":"False"}"#, false),
             (r#"{"type":"Ready","status":"Unknown"}"#, false),
             (r#"{"type":"Other","status":"True"}"#, false),
-            (r#"{"type":"Ready","status":"False"},{"type":"Ready","status":"True"}"#, true),
+            (
+                r#"{"type":"Ready","status":"False"},{"type":"Ready","status":"True"}"#,
+                true,
+            ),
         ] {
             let workload = workload(&format!(r#"{{"conditions":[{conditions}]}}"#)).unwrap();
             assert_eq!(workload.is_ready, expected, "{conditions}");
@@ -135,10 +150,18 @@ mod tests {
             let left = ips(&format!(r#"{{"workload_ips":["{bad}","10.0.0.1"]}}"#));
             assert_eq!(left, ["10.0.0.1".parse::<IpAddr>().unwrap()], "{bad}");
             let error = workload(&format!(r#"{{"workload_ips":["{bad}"]}}"#)).unwrap_err();
-            assert!(error.to_string().starts_with("field spec.workloadIPs[0].ip: "), "{bad}: {error}");
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("field spec.workloadIPs[0].ip: "),
+                "{bad}: {error}"
+            );
         }
         let mapped = ips(r#"{"workload_ips":["::ffff:10.0.0.1","10.0.0.02"]}"#);
-        assert_eq!(mapped, ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap()));
+        assert_eq!(
+            mapped,
+            ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap())
+        );
         assert!(ips("{}").is_empty());
     }
 

@@ -5,7 +5,11 @@
 //! after everything was forgotten. It fails if the reflector ever had more than 500 MiB. With `CONTIV_BIN` it is the reflector
 //! of that `contiv`, however this program was built.
 
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people")]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a program for people"
+)]
 
 use std::{
     env, fs,
@@ -35,8 +39,13 @@ async fn main() {
         let (from, to) = role.split_once(' ').unwrap();
         return reflect(&from.parse().unwrap(), &to.parse().unwrap()).await;
     }
-    let mut numbers = env::args().skip(1).map(|text| text.parse::<usize>().unwrap());
-    let (services, pods) = (numbers.next().unwrap_or(10_000), numbers.next().unwrap_or(150_000));
+    let mut numbers = env::args()
+        .skip(1)
+        .map(|text| text.parse::<usize>().unwrap());
+    let (services, pods) = (
+        numbers.next().unwrap_or(10_000),
+        numbers.next().unwrap_or(150_000),
+    );
     let server = ApiServer::start().unwrap();
     fill(&server, services, pods);
     let etcd = Etcd::start().await.unwrap();
@@ -57,7 +66,9 @@ async fn main() {
         let ip = format!("10.97.{}.{}", i / 256, i % 256);
         server.put(service(0, &ip)).unwrap();
         let key = Key::new(Kind::Service, "default", "s0").unwrap().to_path();
-        while !String::from_utf8_lossy(&store.list(&key).await.unwrap().entries[0].value).contains(&ip) {}
+        while !String::from_utf8_lossy(&store.list(&key).await.unwrap().entries[0].value)
+            .contains(&ip)
+        {}
         times.push(start.elapsed());
     }
     times.sort();
@@ -73,34 +84,60 @@ async fn main() {
     server.reconnect();
     let start = Instant::now();
     until_count(&*store, Kind::Pod, pods - 1).await;
-    println!("everything listed anew after an outage: {:.1?}; {}", start.elapsed(), memory(&child));
+    println!(
+        "everything listed anew after an outage: {:.1?}; {}",
+        start.elapsed(),
+        memory(&child)
+    );
     let peak = status(&child, "VmHWM");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(peak < LIMIT_KIB, "the peak is {peak} KiB; the limit is {LIMIT_KIB}");
+    assert!(
+        peak < LIMIT_KIB,
+        "the peak is {peak} KiB; the limit is {LIMIT_KIB}"
+    );
 }
 
 /// Starts the reflector in a separate process.
 fn start(server: &ApiServer, etcd: &Etcd) -> Child {
     let Ok(contiv) = env::var("CONTIV_BIN") else {
         let role = format!("{} {}", server.url().unwrap(), etcd.url());
-        return Command::new(env::current_exe().unwrap()).env(ROLE, role).spawn().unwrap();
+        return Command::new(env::current_exe().unwrap())
+            .env(ROLE, role)
+            .spawn()
+            .unwrap();
     };
     let mut command = Command::new(contiv);
-    command.args(["controller", "--enable", "reflector", "--store", &etcd.url(), "--listen", "127.0.0.1:0"]);
-    command.arg("--reflector-kubeconfig").arg(server.kubeconfig().unwrap()).spawn().unwrap()
+    command.args([
+        "controller",
+        "--enable",
+        "reflector",
+        "--store",
+        &etcd.url(),
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    command
+        .arg("--reflector-kubeconfig")
+        .arg(server.kubeconfig().unwrap())
+        .spawn()
+        .unwrap()
 }
 
 async fn reflect(from: &StoreUrl, to: &StoreUrl) {
     let mut manager = Manager::new(open(to).await, Lease::always_leader());
     let stats = Stats::default();
-    manager.register(controller(open(from).await, &stats)).unwrap();
+    manager
+        .register(controller(open(from).await, &stats))
+        .unwrap();
     manager.register(gauges(&stats).unwrap()).unwrap();
     manager.run(CancellationToken::new()).await;
 }
 
 async fn open(url: &StoreUrl) -> Arc<dyn Store> {
-    contiv_store::open(url, EtcdAccess::default()).await.unwrap()
+    contiv_store::open(url, EtcdAccess::default())
+        .await
+        .unwrap()
 }
 
 async fn until_count(store: &dyn Store, kind: Kind, count: usize) {
@@ -126,8 +163,12 @@ fn status(child: &Child, field: &str) -> u64 {
 fn fill(server: &ApiServer, services: usize, pods: usize) {
     let per_service = pods.div_ceil(services.max(1));
     for i in 0..services {
-        server.put(service(i, &format!("10.96.{}.{}", i / 256 % 256, i % 256))).unwrap();
-        server.put(slice(i, i * per_service..pods.min((i + 1) * per_service))).unwrap();
+        server
+            .put(service(i, &format!("10.96.{}.{}", i / 256 % 256, i % 256)))
+            .unwrap();
+        server
+            .put(slice(i, i * per_service..pods.min((i + 1) * per_service)))
+            .unwrap();
     }
     for i in 0..pods {
         server.put(pod(i)).unwrap();
@@ -172,8 +213,7 @@ fn slice(i: usize, pods: std::ops::Range<usize>) -> Value {
 }
 
 fn pod(i: usize) -> Value {
-    let labels =
-        json!({ "app": format!("app-{}", i / 15), "pod-template-hash": "7d4b9c6f5d", "team": "one" });
+    let labels = json!({ "app": format!("app-{}", i / 15), "pod-template-hash": "7d4b9c6f5d", "team": "one" });
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata(&format!("p{i}"), &labels),
         "spec": { "nodeName": format!("node-{}", i % 5000), "containers": [{ "name": "app", "image": "an/image:1.0",
             "ports": [{ "name": "http", "containerPort": 8080, "protocol": "TCP" }],

@@ -16,7 +16,10 @@ use crate::stats::{Counts, Stats};
 pub const GAUGES: &str = "status/gauges";
 
 /// Not more often than that, however much happens.
-const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
+const DEBOUNCE: Debounce = Debounce {
+    quiet: Duration::from_secs(1),
+    max_delay: Duration::from_secs(5),
+};
 
 /// Contiv's `ksrapi.Stats`; endpoint slices are new.
 #[derive(Debug, Serialize)]
@@ -46,7 +49,9 @@ pub fn gauges(stats: &Stats) -> Result<Controller<Bytes>, BuildError> {
     Controller::for_type(&gauges)
         .named("reflector-gauges")
         .with_debounce(DEBOUNCE)
-        .with_custom_watch(changes, move |_, ()| Ok::<_, Infallible>(vec![Arc::clone(&key)]))
+        .with_custom_watch(changes, move |_, ()| {
+            Ok::<_, Infallible>(vec![Arc::clone(&key)])
+        })
         .with_background(move |context: Context<Bytes>| {
             let (notifier, mut changes) = (notifier.clone(), watched.changes());
             let stop = context.stop().clone();

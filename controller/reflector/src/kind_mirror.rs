@@ -103,7 +103,9 @@ impl KindMirror {
                 "the store has objects of these names that are not the reflector's; those of Kubernetes are not reflected"
             );
         }
-        let SourceAndStored { state, stats, kind, .. } = &self.objects;
+        let SourceAndStored {
+            state, stats, kind, ..
+        } = &self.objects;
         let (objects, due, is_listed) = (state.source_len(), state.due(), state.is_listed());
         stats.set_progress(*kind, objects, due, is_listed);
         if is_listed && due == 0 && !std::mem::replace(&mut self.was_synced, true) {
@@ -118,13 +120,18 @@ impl KindMirror {
             self.limit = MAX_WRITES;
             return Ok(false);
         }
-        let writes = planned.iter().map(|planned| planned.write.clone()).collect();
+        let writes = planned
+            .iter()
+            .map(|planned| planned.write.clone())
+            .collect();
         match self.writer.commit(writes).await {
             Ok(revision) => {
                 for PlannedWrite { action, .. } in &planned {
                     self.objects.stats.count_write(self.objects.kind, *action);
                 }
-                self.objects.state.written(&planned, revision.unwrap_or_default());
+                self.objects
+                    .state
+                    .written(&planned, revision.unwrap_or_default());
                 self.backoff.reset();
             }
             Err(error) => self.recover(&planned, error)?,
@@ -140,7 +147,9 @@ impl KindMirror {
             }
         };
         match error {
-            WriteError::LeaseLost { .. } | WriteError::DuplicateKey { .. } => return Err(error.into()),
+            WriteError::LeaseLost { .. } | WriteError::DuplicateKey { .. } => {
+                return Err(error.into());
+            }
             // Another process wrote it, or this one did and the answer was lost: an event will follow.
             WriteError::Conflict { key } => self.park(&key),
             WriteError::Store(error @ contiv_store::StoreError::Refused { .. }) => match planned {
@@ -166,11 +175,15 @@ impl KindMirror {
 
     fn park(&mut self, key: &str) {
         self.objects.state.park(key);
-        self.retry.get_or_insert_with(|| Instant::now() + PARKED_RETRY_INTERVAL);
+        self.retry
+            .get_or_insert_with(|| Instant::now() + PARKED_RETRY_INTERVAL);
     }
 }
 
 /// `service default/web`.
 fn title(path: &str) -> String {
-    Key::parse(path).ok().flatten().map_or_else(|| path.to_owned(), |key| key.to_string())
+    Key::parse(path)
+        .ok()
+        .flatten()
+        .map_or_else(|| path.to_owned(), |key| key.to_string())
 }

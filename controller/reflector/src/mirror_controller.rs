@@ -13,7 +13,10 @@ use crate::{kind_mirror::KindMirror, source_and_stored::SourceAndStored, stats::
 
 /// Reflects `source`, the store of a Kubernetes API server, into the store of the manager, and counts in `stats`.
 pub fn controller(source: Arc<dyn Store>, stats: &Stats) -> impl Runnable {
-    MirrorController { source, stats: stats.clone() }
+    MirrorController {
+        source,
+        stats: stats.clone(),
+    }
 }
 
 struct MirrorController {
@@ -28,9 +31,17 @@ impl Runnable for MirrorController {
 
     fn prepare(self: Arc<Self>, store: &Arc<dyn Store>) -> Box<dyn Run> {
         let of = |kind| {
-            SourceAndStored::new(kind, Arc::clone(&self.source), Arc::clone(store), self.stats.clone())
+            SourceAndStored::new(
+                kind,
+                Arc::clone(&self.source),
+                Arc::clone(store),
+                self.stats.clone(),
+            )
         };
-        Box::new(Mirrors { kinds: KINDS.map(of).into(), stats: self.stats.clone() })
+        Box::new(Mirrors {
+            kinds: KINDS.map(of).into(),
+            stats: self.stats.clone(),
+        })
     }
 }
 
@@ -42,7 +53,10 @@ struct Mirrors {
 
 impl Run for Mirrors {
     fn warm_up(&mut self) -> BoxFuture<'_, BoxError> {
-        let kinds = self.kinds.iter_mut().map(|objects| objects.run_until_error().boxed());
+        let kinds = self
+            .kinds
+            .iter_mut()
+            .map(|objects| objects.run_until_error().boxed());
         select_all(kinds).map(|(error, ..)| error).boxed()
     }
 
@@ -50,8 +64,9 @@ impl Run for Mirrors {
         let Self { kinds, stats } = *self;
         async move {
             let _stopped = MarkStopped(stats);
-            let mirrors =
-                kinds.into_iter().map(|objects| KindMirror::new(objects, setup.writer.clone()).run());
+            let mirrors = kinds
+                .into_iter()
+                .map(|objects| KindMirror::new(objects, setup.writer.clone()).run());
             let ended = setup.stop.run_until_cancelled(try_join_all(mirrors)).await;
             ended.unwrap_or_else(|| Ok(Vec::new())).map(drop)
         }

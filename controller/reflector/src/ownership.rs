@@ -35,10 +35,18 @@ pub fn is_foreign(object: &Object) -> bool {
 /// The value to store for one of Kubernetes; none if it has another owner.
 pub(crate) fn reflected(key: &Key, value: Bytes) -> Option<Bytes> {
     if key.kind() == Kind::ExternalWorkload {
-        let Ok(Object::ExternalWorkload(mut workload)) = Object::decode(key, &value) else { return None };
-        workload.annotations.insert(REFLECTED.to_owned(), "kubernetes".to_owned());
+        let Ok(Object::ExternalWorkload(mut workload)) = Object::decode(key, &value) else {
+            return None;
+        };
+        workload
+            .annotations
+            .insert(REFLECTED.to_owned(), "kubernetes".to_owned());
         let object = Object::from(workload);
-        return if is_foreign(&object) { None } else { object.encode().ok().map(Bytes::from) };
+        return if is_foreign(&object) {
+            None
+        } else {
+            object.encode().ok().map(Bytes::from)
+        };
     }
     (!is_foreign_value(key, &value)).then_some(value)
 }
@@ -46,8 +54,13 @@ pub(crate) fn reflected(key: &Key, value: Bytes) -> Option<Bytes> {
 /// True if a value written by this program has another owner. Usually decided without decoding.
 fn is_foreign_value(key: &Key, value: &[u8]) -> bool {
     let names = [MANAGED_BY, REGISTRY, EXTERNAL_WORKLOADS_CONTROLLER];
-    let has_name = |name: &str| value.windows(name.len()).any(|window| window == name.as_bytes());
-    names.into_iter().any(has_name) && Object::decode(key, value).is_ok_and(|object| is_foreign(&object))
+    let has_name = |name: &str| {
+        value
+            .windows(name.len())
+            .any(|window| window == name.as_bytes())
+    };
+    names.into_iter().any(has_name)
+        && Object::decode(key, value).is_ok_and(|object| is_foreign(&object))
 }
 
 fn label<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
@@ -76,18 +89,30 @@ mod tests {
         let namespace = if kind.is_namespaced() { "default" } else { "" };
         let key = Key::new(kind, namespace, "a").unwrap();
         let object = Object::decode(&key, json.as_bytes()).unwrap();
-        assert_eq!(is_foreign(&object), is_foreign_value(&key, json.as_bytes()), "{json}");
+        assert_eq!(
+            is_foreign(&object),
+            is_foreign_value(&key, json.as_bytes()),
+            "{json}"
+        );
         is_foreign(&object)
     }
 
     #[test]
     fn value_without_label_belongs_to_the_reflector() {
-        assert!(!is_foreign_json(Kind::Service, r#"{"name":"a","cluster_ip":"10.96.0.1"}"#));
-        assert!(!is_foreign_json(Kind::Service, r#"{"labels":{"app.kubernetes.io/managed-by":"Helm"}}"#));
-        let of_kubernetes =
-            r#"{"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"}}"#;
+        assert!(!is_foreign_json(
+            Kind::Service,
+            r#"{"name":"a","cluster_ip":"10.96.0.1"}"#
+        ));
+        assert!(!is_foreign_json(
+            Kind::Service,
+            r#"{"labels":{"app.kubernetes.io/managed-by":"Helm"}}"#
+        ));
+        let of_kubernetes = r#"{"labels":{"endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"}}"#;
         assert!(!is_foreign_json(Kind::EndpointSlice, of_kubernetes));
-        assert!(!is_foreign_json(Kind::Service, r#"{"annotations":{"contiv.io/managed-by":"me"}}"#));
+        assert!(!is_foreign_json(
+            Kind::Service,
+            r#"{"annotations":{"contiv.io/managed-by":"me"}}"#
+        ));
     }
 
     #[test]
@@ -103,14 +128,27 @@ mod tests {
 
     #[test]
     fn value_with_a_foreign_manager_label_is_foreign() {
-        for kind in [Kind::Service, Kind::Endpoints, Kind::Pod, Kind::Node, Kind::EndpointSlice] {
-            assert!(is_foreign_json(kind, r#"{"labels":{"contiv.io/managed-by":"me"}}"#), "{kind}");
+        for kind in [
+            Kind::Service,
+            Kind::Endpoints,
+            Kind::Pod,
+            Kind::Node,
+            Kind::EndpointSlice,
+        ] {
+            assert!(
+                is_foreign_json(kind, r#"{"labels":{"contiv.io/managed-by":"me"}}"#),
+                "{kind}"
+            );
         }
         let labels = r#"{"label":[{"key":"contiv.io/managed-by","value":"me"}]}"#;
         assert!(is_foreign_json(Kind::Namespace, labels));
-        assert!(is_foreign_json(Kind::Service, r#"{"labels":{"contiv.io/registry":"consul"}}"#));
-        let of_workloads =
-            format!(r#"{{"labels":{{"{ENDPOINT_SLICE_MANAGED_BY}":"{EXTERNAL_WORKLOADS_CONTROLLER}"}}}}"#);
+        assert!(is_foreign_json(
+            Kind::Service,
+            r#"{"labels":{"contiv.io/registry":"consul"}}"#
+        ));
+        let of_workloads = format!(
+            r#"{{"labels":{{"{ENDPOINT_SLICE_MANAGED_BY}":"{EXTERNAL_WORKLOADS_CONTROLLER}"}}}}"#
+        );
         assert!(is_foreign_json(Kind::EndpointSlice, &of_workloads));
     }
 }

@@ -45,7 +45,12 @@ enum SourceEvent {
 }
 
 impl SourceAndStored {
-    pub(crate) fn new(kind: Kind, source: Arc<dyn Store>, store: Arc<dyn Store>, stats: Stats) -> Self {
+    pub(crate) fn new(
+        kind: Kind,
+        source: Arc<dyn Store>,
+        store: Arc<dyn Store>,
+        stats: Stats,
+    ) -> Self {
         Self {
             kind,
             source,
@@ -70,10 +75,14 @@ impl SourceAndStored {
 
     /// Handles the next event. Cancel safe: no event is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<(), BoxError> {
-        let source = self.source_feed.get_or_insert_with(|| FeedReceiver::open(&self.source, self.kind));
+        let source = self
+            .source_feed
+            .get_or_insert_with(|| FeedReceiver::open(&self.source, self.kind));
         // The store is listed after the source: while a list is handled it is in memory twice.
         let event = if self.state.has_source() {
-            let stored = self.stored_feed.get_or_insert_with(|| FeedReceiver::open(&self.store, self.kind));
+            let stored = self
+                .stored_feed
+                .get_or_insert_with(|| FeedReceiver::open(&self.store, self.kind));
             tokio::select! {
                 event = source.events.recv() => SourceEvent::Source(event),
                 event = stored.events.recv() => SourceEvent::Stored(event),
@@ -94,10 +103,18 @@ impl SourceAndStored {
 
     /// Handles all pending events.
     pub(crate) fn handle_pending_events(&mut self) {
-        while let Some(delivery) = self.source_feed.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
+        while let Some(delivery) = self
+            .source_feed
+            .as_mut()
+            .and_then(|feed| feed.events.try_recv().ok())
+        {
             self.on_source_event(delivery.event);
         }
-        while let Some(delivery) = self.stored_feed.as_mut().and_then(|feed| feed.events.try_recv().ok()) {
+        while let Some(delivery) = self
+            .stored_feed
+            .as_mut()
+            .and_then(|feed| feed.events.try_recv().ok())
+        {
             self.on_stored_event(delivery.event);
         }
     }

@@ -63,7 +63,9 @@ impl State {
             let (path, value) = read_source(entry);
             // The memory shared with the stored value, if any.
             match before.get_key_value(&path) {
-                Some((path, SourceValue::Value(old))) if value == SourceValue::Value(old.clone()) => {
+                Some((path, SourceValue::Value(old)))
+                    if value == SourceValue::Value(old.clone()) =>
+                {
                     source.insert(Arc::clone(path), SourceValue::Value(old.clone()));
                 }
                 _ => drop(source.insert(path, value)),
@@ -78,7 +80,9 @@ impl State {
     pub(crate) fn change_source(&mut self, batch: Batch) -> usize {
         let mut unreadable = 0;
         for change in batch.changes {
-            let Some(source) = &mut self.source else { return unreadable };
+            let Some(source) = &mut self.source else {
+                return unreadable;
+            };
             let path = match change {
                 Change::Put(entry) => {
                     unreadable += usize::from(entry.value.is_empty());
@@ -107,7 +111,11 @@ impl State {
 
     /// Replaces the objects of the store.
     pub(crate) fn list_stored(&mut self, snapshot: Snapshot) {
-        let stored = snapshot.entries.into_iter().map(|entry| self.read_stored(entry)).collect();
+        let stored = snapshot
+            .entries
+            .into_iter()
+            .map(|entry| self.read_stored(entry))
+            .collect();
         self.stored = Some(stored);
         self.compare_all();
     }
@@ -116,7 +124,10 @@ impl State {
     pub(crate) fn change_stored(&mut self, batch: Batch) {
         let revision = batch.revision;
         for change in batch.changes {
-            let known = self.stored.as_ref().and_then(|stored| stored.get(change.key()));
+            let known = self
+                .stored
+                .as_ref()
+                .and_then(|stored| stored.get(change.key()));
             let known = known.map_or(0, |stored| stored.mod_revision);
             let path = match change {
                 // An echo from before the last write.
@@ -124,11 +135,15 @@ impl State {
                 Change::Delete { .. } if revision < known => continue,
                 Change::Put(entry) => {
                     let (path, value) = self.read_stored(entry);
-                    self.stored.as_mut().map(|stored| stored.insert(Arc::clone(&path), value));
+                    self.stored
+                        .as_mut()
+                        .map(|stored| stored.insert(Arc::clone(&path), value));
                     path
                 }
                 Change::Delete { key } => {
-                    self.stored.as_mut().map(|stored| stored.remove(key.as_str()));
+                    self.stored
+                        .as_mut()
+                        .map(|stored| stored.remove(key.as_str()));
                     key.into()
                 }
             };
@@ -146,11 +161,19 @@ impl State {
     /// These were written in one transaction of this revision.
     pub(crate) fn written(&mut self, planned: &[PlannedWrite], revision: i64) {
         for PlannedWrite { path, .. } in planned {
-            let value = self.source.as_ref().and_then(|source| source.get(path)).and_then(SourceValue::value);
+            let value = self
+                .source
+                .as_ref()
+                .and_then(|source| source.get(path))
+                .and_then(SourceValue::value);
             if let Some(stored) = &mut self.stored {
                 match value.cloned() {
                     Some(value) => {
-                        let written = StoredValue { value, mod_revision: revision, is_foreign: false };
+                        let written = StoredValue {
+                            value,
+                            mod_revision: revision,
+                            is_foreign: false,
+                        };
                         stored.insert(Arc::clone(path), written);
                     }
                     None => drop(stored.remove(path)),
@@ -201,20 +224,42 @@ impl State {
     fn planned_write(&self, path: &Path) -> Option<PlannedWrite> {
         let action = self.action(path)?;
         let value = || self.source.as_ref()?.get(path)?.value().cloned();
-        let mod_revision = || self.stored.as_ref()?.get(path).map(|stored| stored.mod_revision);
+        let mod_revision = || {
+            self.stored
+                .as_ref()?
+                .get(path)
+                .map(|stored| stored.mod_revision)
+        };
         let write = match action {
             Action::Add => Write::create(path, value()?),
             Action::Update => Write::update(&at(path, mod_revision()?), value()?),
             Action::Delete => Write::delete(&at(path, mod_revision()?)),
         };
-        let size = if action == Action::Delete { 0 } else { value()?.len() };
-        Some(PlannedWrite { path: Arc::clone(path), action, write, size })
+        let size = if action == Action::Delete {
+            0
+        } else {
+            value()?.len()
+        };
+        Some(PlannedWrite {
+            path: Arc::clone(path),
+            action,
+            write,
+            size,
+        })
     }
 
     fn action(&self, path: &Path) -> Option<Action> {
-        let (source, stored) = (self.source.as_ref()?.get(path), self.stored.as_ref()?.get(path));
+        let (source, stored) = (
+            self.source.as_ref()?.get(path),
+            self.stored.as_ref()?.get(path),
+        );
         match (source, stored) {
-            (_, Some(StoredValue { is_foreign: true, .. }))
+            (
+                _,
+                Some(StoredValue {
+                    is_foreign: true, ..
+                }),
+            )
             | (Some(SourceValue::Unknown), _)
             | (None, None) => None,
             (Some(SourceValue::Value(_)), None) => Some(Action::Add),
@@ -249,31 +294,71 @@ impl State {
     /// Marks everything to add or update, and sweeps all other stored objects.
     fn compare_all(&mut self) {
         self.parked.clear();
-        let (Some(source), Some(stored)) = (&self.source, &self.stored) else { return };
+        let (Some(source), Some(stored)) = (&self.source, &self.stored) else {
+            return;
+        };
         let all: BTreeSet<&Path> = source.keys().chain(stored.keys()).collect();
-        let taken = source.keys().filter(|path| self.is_taken(path)).cloned().collect();
-        self.due = all.into_iter().filter(|path| self.action(path).is_some()).cloned().collect();
+        let taken = source
+            .keys()
+            .filter(|path| self.is_taken(path))
+            .cloned()
+            .collect();
+        self.due = all
+            .into_iter()
+            .filter(|path| self.action(path).is_some())
+            .cloned()
+            .collect();
         self.taken = taken;
     }
 
     /// Reads a stored entry; shares key and value with an equal source value.
     fn read_stored(&self, entry: Entry) -> (Path, StoredValue) {
-        let Entry { key, value, mod_revision, .. } = entry;
-        let source = self.source.as_ref().and_then(|source| source.get_key_value(key.as_str()));
+        let Entry {
+            key,
+            value,
+            mod_revision,
+            ..
+        } = entry;
+        let source = self
+            .source
+            .as_ref()
+            .and_then(|source| source.get_key_value(key.as_str()));
         let path = source.map_or_else(|| key.as_str().into(), |(path, _)| Arc::clone(path));
         let source = source.and_then(|(_, source)| source.value());
         if let Some(source) = source.filter(|source| **source == value) {
-            return (path, StoredValue { value: source.clone(), mod_revision, is_foreign: false });
+            return (
+                path,
+                StoredValue {
+                    value: source.clone(),
+                    mod_revision,
+                    is_foreign: false,
+                },
+            );
         }
         // An unreadable value is useless to everyone, and not known to have another owner.
         let Some((of, object)) = decode(&key, &value) else {
-            return (path, StoredValue { value, mod_revision, is_foreign: false });
+            return (
+                path,
+                StoredValue {
+                    value,
+                    mod_revision,
+                    is_foreign: false,
+                },
+            );
         };
         let is_foreign = is_foreign(&object);
         // Written by another process, but equal.
-        let same = source.filter(|source| Object::decode(&of, source).is_ok_and(|source| source == object));
+        let same = source
+            .filter(|source| Object::decode(&of, source).is_ok_and(|source| source == object));
         let value = same.cloned().unwrap_or(value);
-        (path, StoredValue { value, mod_revision, is_foreign })
+        (
+            path,
+            StoredValue {
+                value,
+                mod_revision,
+                is_foreign,
+            },
+        )
     }
 }
 
@@ -288,13 +373,25 @@ impl SourceValue {
 
 /// The condition of a write.
 fn at(path: &Path, mod_revision: i64) -> contiv_controller::Object<()> {
-    contiv_controller::Object { key: Arc::clone(path), value: (), create_revision: 0, mod_revision }
+    contiv_controller::Object {
+        key: Arc::clone(path),
+        value: (),
+        create_revision: 0,
+        mod_revision,
+    }
 }
 
 fn read_source(entry: Entry) -> (Path, SourceValue) {
-    let Entry { key: path, value, .. } = entry;
-    let key = Key::parse(&path).ok().flatten().filter(|_| !value.is_empty());
-    let value = key.and_then(|key| reflected(&key, value)).map_or(SourceValue::Unknown, SourceValue::Value);
+    let Entry {
+        key: path, value, ..
+    } = entry;
+    let key = Key::parse(&path)
+        .ok()
+        .flatten()
+        .filter(|_| !value.is_empty());
+    let value = key
+        .and_then(|key| reflected(&key, value))
+        .map_or(SourceValue::Unknown, SourceValue::Value);
     (path.into(), value)
 }
 

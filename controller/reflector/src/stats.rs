@@ -33,14 +33,42 @@ enum CounterKind {
 /// For each [`CounterKind`], in its order: the name in Contiv's `ksrapi.KsrStats`, the name of the metric, and its help.
 const COUNTERS: [(&str, &str, &str); 9] = [
     ("Adds", "adds", "Objects that were added to the store"),
-    ("Updates", "updates", "Objects that were updated in the store"),
-    ("Deletes", "deletes", "Objects that were deleted from the store"),
-    ("Resyncs", "resyncs", "Comparisons of all objects with all that is stored"),
+    (
+        "Updates",
+        "updates",
+        "Objects that were updated in the store",
+    ),
+    (
+        "Deletes",
+        "deletes",
+        "Objects that were deleted from the store",
+    ),
+    (
+        "Resyncs",
+        "resyncs",
+        "Comparisons of all objects with all that is stored",
+    ),
     ("AddErrors", "add_errors", "Objects that could not be added"),
-    ("UpdErrors", "update_errors", "Objects that could not be updated"),
-    ("DelErrors", "delete_errors", "Objects that could not be deleted"),
-    ("ArgErrors", "argument_errors", "Objects of Kubernetes that could not be read"),
-    ("ResErrors", "resync_errors", "Outages of Kubernetes or the store"),
+    (
+        "UpdErrors",
+        "update_errors",
+        "Objects that could not be updated",
+    ),
+    (
+        "DelErrors",
+        "delete_errors",
+        "Objects that could not be deleted",
+    ),
+    (
+        "ArgErrors",
+        "argument_errors",
+        "Objects of Kubernetes that could not be read",
+    ),
+    (
+        "ResErrors",
+        "resync_errors",
+        "Outages of Kubernetes or the store",
+    ),
 ];
 
 /// Counters and gauges of a reflector. Clones count together.
@@ -71,7 +99,11 @@ impl Stats {
         for ((_, name, help), counter) in COUNTERS.into_iter().zip(&stats.counters) {
             registry.register(format!("reflector_{name}"), help, counter.clone());
         }
-        registry.register("reflector_objects", "Objects in Kubernetes", stats.objects.clone());
+        registry.register(
+            "reflector_objects",
+            "Objects in Kubernetes",
+            stats.objects.clone(),
+        );
         registry.register(
             "reflector_due",
             "Objects whose stored state differs from Kubernetes",
@@ -83,7 +115,9 @@ impl Stats {
     /// True if every type was read and stored. False while the reflector does not run.
     pub fn has_synced(&self) -> bool {
         let synced = self.synced.borrow();
-        KINDS.iter().all(|kind| synced.get(kind).copied().unwrap_or(false))
+        KINDS
+            .iter()
+            .all(|kind| synced.get(kind).copied().unwrap_or(false))
     }
 
     /// Notifies of each change of the synced types.
@@ -147,11 +181,18 @@ impl Stats {
     pub(crate) fn counts(&self, kind: Kind) -> Counts {
         let get = |counter: &Family<Label, Counter>| counter.get_or_create(&label(kind)).get();
         let names = COUNTERS.into_iter().map(|(name, ..)| name);
-        Counts(names.zip(&self.counters).map(|(name, counter)| (name, get(counter))).collect())
+        Counts(
+            names
+                .zip(&self.counters)
+                .map(|(name, counter)| (name, get(counter)))
+                .collect(),
+        )
     }
 
     fn count(&self, kind: Kind, counter: CounterKind, times: usize) {
-        self.counters[counter as usize].get_or_create(&label(kind)).inc_by(times as u64);
+        self.counters[counter as usize]
+            .get_or_create(&label(kind))
+            .inc_by(times as u64);
     }
 }
 

@@ -23,7 +23,10 @@ impl fmt::Debug for Caches {
 
 impl Caches {
     pub(crate) fn new(queries: Arc<BTreeMap<String, QueryFn>>) -> Self {
-        Self { by_type: BTreeMap::new(), queries }
+        Self {
+            by_type: BTreeMap::new(),
+            queries,
+        }
     }
 
     pub(crate) fn insert<T: Send + Sync + 'static>(
@@ -31,7 +34,8 @@ impl Caches {
         resource_type: &ResourceType<T>,
         cache: Cache<T>,
     ) {
-        self.by_type.insert(resource_type.name().to_owned(), Arc::new(cache));
+        self.by_type
+            .insert(resource_type.name().to_owned(), Arc::new(cache));
     }
 
     /// The cache of a type.
@@ -42,8 +46,13 @@ impl Caches {
         &self,
         resource_type: &ResourceType<T>,
     ) -> Result<&Cache<T>, CacheError> {
-        let cache = self.by_type.get(resource_type.name()).and_then(|cache| cache.downcast_ref());
-        cache.ok_or_else(|| CacheError::NotWatched { resource_type: resource_type.name().to_owned() })
+        let cache = self
+            .by_type
+            .get(resource_type.name())
+            .and_then(|cache| cache.downcast_ref());
+        cache.ok_or_else(|| CacheError::NotWatched {
+            resource_type: resource_type.name().to_owned(),
+        })
     }
 
     /// Runs one of the controller's queries.
@@ -52,7 +61,9 @@ impl Caches {
     /// [`CacheError::NoSuchQuery`], and those of the query.
     pub fn query(&self, query: &str, argument: &str) -> Result<Vec<Key>, CacheError> {
         let Some(ask) = self.queries.get(query) else {
-            return Err(CacheError::NoSuchQuery { query: query.to_owned() });
+            return Err(CacheError::NoSuchQuery {
+                query: query.to_owned(),
+            });
         };
         ask(self, argument)
     }

@@ -42,16 +42,25 @@ impl<T> Contents<T> {
         self.revision = Some(snapshot.revision);
         self.down = None;
         self.problems.clear();
-        let listed: BTreeSet<&str> = snapshot.entries.iter().map(|entry| entry.key.as_str()).collect();
-        let gone: Vec<Key> =
-            self.objects.keys().filter(|key| !listed.contains(key.as_ref())).map(Arc::clone).collect();
+        let listed: BTreeSet<&str> = snapshot
+            .entries
+            .iter()
+            .map(|entry| entry.key.as_str())
+            .collect();
+        let gone: Vec<Key> = self
+            .objects
+            .keys()
+            .filter(|key| !listed.contains(key.as_ref()))
+            .map(Arc::clone)
+            .collect();
         drop(listed);
         for key in gone {
             self.delete(&key, &mut events);
         }
         for entry in snapshot.entries {
             let is_known = self.objects.get(entry.key.as_str()).is_some_and(|known| {
-                known.mod_revision == entry.mod_revision && known.create_revision == entry.create_revision
+                known.mod_revision == entry.mod_revision
+                    && known.create_revision == entry.create_revision
             });
             if !is_known {
                 self.put(entry, &mut events);

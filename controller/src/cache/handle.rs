@@ -16,13 +16,17 @@ pub struct Cache<T> {
 
 impl<T> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        Self { contents: self.contents.clone() }
+        Self {
+            contents: self.contents.clone(),
+        }
     }
 }
 
 impl<T> fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Cache").field(&self.contents.borrow().resource_type).finish()
+        f.debug_tuple("Cache")
+            .field(&self.contents.borrow().resource_type)
+            .finish()
     }
 }
 
@@ -81,8 +85,13 @@ impl<T> Cache<T> {
     pub async fn wait_for_revision(&self, revision: i64) -> Result<(), CacheError> {
         let mut contents = self.contents.clone();
         let is_reached = |of: Option<i64>| of.is_some_and(|of| of >= revision);
-        let reached = contents.wait_for(|contents| is_reached(contents.revision)).await.map(drop);
-        reached.map_err(|_| CacheError::Ended { resource_type: self.resource_type() })
+        let reached = contents
+            .wait_for(|contents| is_reached(contents.revision))
+            .await
+            .map(drop);
+        reached.map_err(|_| CacheError::Ended {
+            resource_type: self.resource_type(),
+        })
     }
 
     /// The name of the type.

@@ -29,18 +29,32 @@ pub struct Index<T> {
 
 impl<T> Index<T> {
     /// An index over any number of values.
-    pub fn multi(name: &str, values: impl Fn(&Object<T>) -> Vec<String> + Send + Sync + 'static) -> Self {
-        Self { name: name.into(), values: Arc::new(values) }
+    pub fn multi(
+        name: &str,
+        values: impl Fn(&Object<T>) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            values: Arc::new(values),
+        }
     }
 
     /// An index over at most one value.
-    pub fn single(name: &str, value: impl Fn(&Object<T>) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub fn single(
+        name: &str,
+        value: impl Fn(&Object<T>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         Self::multi(name, move |object| value(object).into_iter().collect())
     }
 
     /// An index of objects by their labels.
-    pub fn labels(name: &str, labels: impl Fn(&Object<T>) -> Labels + Send + Sync + 'static) -> Self {
-        Self::multi(name, move |object| labels(object).iter().map(pair).collect())
+    pub fn labels(
+        name: &str,
+        labels: impl Fn(&Object<T>) -> Labels + Send + Sync + 'static,
+    ) -> Self {
+        Self::multi(name, move |object| {
+            labels(object).iter().map(pair).collect()
+        })
     }
 
     /// An index of objects that select others by labels; a missing or empty selector selects nothing.
@@ -63,7 +77,10 @@ impl<T> Index<T> {
 
 impl<T> Clone for Index<T> {
     fn clone(&self) -> Self {
-        Self { name: Arc::clone(&self.name), values: Arc::clone(&self.values) }
+        Self {
+            name: Arc::clone(&self.name),
+            values: Arc::clone(&self.values),
+        }
     }
 }
 
@@ -91,7 +108,10 @@ pub(super) struct PopulatedIndex<T> {
 
 impl<T> PopulatedIndex<T> {
     pub(super) fn new(index: Index<T>) -> Self {
-        Self { index, entries: BTreeSet::new() }
+        Self {
+            index,
+            entries: BTreeSet::new(),
+        }
     }
 
     pub(super) fn insert(&mut self, object: &Object<T>) {
@@ -108,12 +128,16 @@ impl<T> PopulatedIndex<T> {
 
     /// The keys of objects with exactly this value, in order.
     pub(super) fn keys_with(&self, value: &str) -> impl Iterator<Item = &Key> {
-        self.from(value).take_while(move |(of, _)| of == value).map(|(_, key)| key)
+        self.from(value)
+            .take_while(move |(of, _)| of == value)
+            .map(|(_, key)| key)
     }
 
     /// The values that begin with `prefix`, in order, and the keys of objects that have them.
     pub(super) fn below(&self, prefix: &str) -> impl Iterator<Item = (&str, &Key)> {
-        let entries = self.from(prefix).take_while(move |(value, _)| value.starts_with(prefix));
+        let entries = self
+            .from(prefix)
+            .take_while(move |(value, _)| value.starts_with(prefix));
         entries.map(|(value, key)| (value.as_str(), key))
     }
 

@@ -23,7 +23,9 @@ impl<'a, T> View<'a, T> {
 
 impl<T> fmt::Debug for View<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("revision", &self.contents.revision).finish_non_exhaustive()
+        f.debug_struct("View")
+            .field("revision", &self.contents.revision)
+            .finish_non_exhaustive()
     }
 }
 
@@ -55,7 +57,10 @@ impl<T> View<'_, T> {
 
     /// Unreadable objects and their errors, by key. An object that was readable before keeps its last good state.
     pub fn problems(&self) -> impl Iterator<Item = (&Key, &str)> {
-        self.contents.problems.iter().map(|(key, problem)| (key, problem.as_str()))
+        self.contents
+            .problems
+            .iter()
+            .map(|(key, problem)| (key, problem.as_str()))
     }
 
     /// Why the newest value of this key is unreadable, if it is.
@@ -66,12 +71,17 @@ impl<T> View<'_, T> {
     /// Why this key is unreadable and always was, if so. The object exists but is unknown: its absence in the cache does not
     /// mean that it is deleted.
     pub fn unreadable(&self, key: &str) -> Option<&str> {
-        self.problem(key).filter(|_| !self.contents.objects.contains_key(key))
+        self.problem(key)
+            .filter(|_| !self.contents.objects.contains_key(key))
     }
 
     /// The keys of objects that exist but were never readable.
     pub(crate) fn unreadable_keys(&self) -> BTreeSet<Key> {
-        let keys = self.contents.problems.keys().filter(|key| !self.contents.objects.contains_key(*key));
+        let keys = self
+            .contents
+            .problems
+            .keys()
+            .filter(|key| !self.contents.objects.contains_key(*key));
         keys.map(Arc::clone).collect()
     }
 
@@ -85,15 +95,27 @@ impl<T> View<'_, T> {
     /// # Errors
     /// [`CacheError::NoSuchIndex`].
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<Object<T>>>, CacheError> {
-        Ok(self.index(index)?.keys_with(value).filter_map(|key| self.get(key)).collect())
+        Ok(self
+            .index(index)?
+            .keys_with(value)
+            .filter_map(|key| self.get(key))
+            .collect())
     }
 
     /// The objects with a value that begins with `prefix`, by key.
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].
-    pub fn by_index_prefix(&self, index: &str, prefix: &str) -> Result<Vec<Arc<Object<T>>>, CacheError> {
-        let keys: BTreeSet<&Key> = self.index(index)?.below(prefix).map(|(_, key)| key).collect();
+    pub fn by_index_prefix(
+        &self,
+        index: &str,
+        prefix: &str,
+    ) -> Result<Vec<Arc<Object<T>>>, CacheError> {
+        let keys: BTreeSet<&Key> = self
+            .index(index)?
+            .below(prefix)
+            .map(|(_, key)| key)
+            .collect();
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
@@ -113,11 +135,17 @@ impl<T> View<'_, T> {
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].
-    pub fn selected(&self, index: &str, selector: &Labels) -> Result<Vec<Arc<Object<T>>>, CacheError> {
+    pub fn selected(
+        &self,
+        index: &str,
+        selector: &Labels,
+    ) -> Result<Vec<Arc<Object<T>>>, CacheError> {
         let built = self.index(index)?;
         let mut labels = selector.iter().map(pair);
-        let mut keys: BTreeSet<&Key> =
-            labels.next().map(|label| built.keys_with(&label).collect()).unwrap_or_default();
+        let mut keys: BTreeSet<&Key> = labels
+            .next()
+            .map(|label| built.keys_with(&label).collect())
+            .unwrap_or_default();
         for label in labels {
             let also: BTreeSet<&Key> = built.keys_with(&label).collect();
             keys.retain(|key| also.contains(key));
@@ -129,11 +157,18 @@ impl<T> View<'_, T> {
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].
-    pub fn selecting(&self, index: &str, labels: &Labels) -> Result<Vec<Arc<Object<T>>>, CacheError> {
+    pub fn selecting(
+        &self,
+        index: &str,
+        labels: &Labels,
+    ) -> Result<Vec<Arc<Object<T>>>, CacheError> {
         let built = self.index(index)?;
         let labels: BTreeSet<String> = labels.iter().map(pair).collect();
-        let has_all =
-            |selector: &str| selector.split_terminator(NEXT_LABEL).all(|label| labels.contains(label));
+        let has_all = |selector: &str| {
+            selector
+                .split_terminator(NEXT_LABEL)
+                .all(|label| labels.contains(label))
+        };
         let mut keys = BTreeSet::new();
         for label in &labels {
             let candidates = built.below(label).filter(|(selector, _)| has_all(selector));
@@ -143,11 +178,13 @@ impl<T> View<'_, T> {
     }
 
     fn index(&self, name: &str) -> Result<&PopulatedIndex<T>, CacheError> {
-        self.contents.indexes.iter().find(|built| built.index.name() == name).ok_or_else(|| {
-            CacheError::NoSuchIndex {
+        self.contents
+            .indexes
+            .iter()
+            .find(|built| built.index.name() == name)
+            .ok_or_else(|| CacheError::NoSuchIndex {
                 resource_type: self.contents.resource_type.name().to_owned(),
                 index: name.to_owned(),
-            }
-        })
+            })
     }
 }

@@ -42,7 +42,14 @@ async fn initial_and_later_objects_are_upserted() {
     settle().await;
     put(&store, "/t/bar", "updated").await;
     settle().await;
-    assert_eq!(take(&log), ["upsert /t/foo initial", "upsert /t/bar created", "upsert /t/bar updated"]);
+    assert_eq!(
+        take(&log),
+        [
+            "upsert /t/foo initial",
+            "upsert /t/bar created",
+            "upsert /t/bar updated"
+        ]
+    );
     closer.close().await;
 }
 
@@ -152,7 +159,10 @@ async fn updates_that_come_together_are_one_call_with_newest() {
     }
     settle().await;
     let calls = take(&log);
-    assert_eq!((calls[0].as_str(), calls[calls.len() - 1].as_str()), ("upsert /t/foo 1", "upsert /t/foo 3"));
+    assert_eq!(
+        (calls[0].as_str(), calls[calls.len() - 1].as_str()),
+        ("upsert /t/foo 1", "upsert /t/foo 3")
+    );
     assert!(calls.len() <= 3, "{calls:?}");
     closer.close().await;
 }

@@ -59,7 +59,9 @@ pub struct ControllerBuilder<T> {
 
 impl<T> std::fmt::Debug for ControllerBuilder<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ControllerBuilder").field("managed", &self.managed).finish_non_exhaustive()
+        f.debug_struct("ControllerBuilder")
+            .field("managed", &self.managed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -81,7 +83,10 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             queries: Vec::new(),
             reconciler: None,
             // No token bucket by default: a failing key must not delay the retries of others.
-            retry: RetryPolicy { bucket: None, ..RetryPolicy::default() },
+            retry: RetryPolicy {
+                bucket: None,
+                ..RetryPolicy::default()
+            },
             debounce: None,
             placement: Placement::default(),
             initializer: None,
@@ -120,7 +125,11 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     /// Watches another type. The mapper returns the keys to reconcile for each change. Those that are not of the managed type are
     /// left out with an error in the log: the reconciler would take them for deleted objects.
     #[must_use]
-    pub fn with_watch<U: Send + Sync + 'static>(self, watched: &ResourceType<U>, mapper: Mapper<U>) -> Self {
+    pub fn with_watch<U: Send + Sync + 'static>(
+        self,
+        watched: &ResourceType<U>,
+        mapper: Mapper<U>,
+    ) -> Self {
         self.with_watch_of(watched, |_| true, mapper)
     }
 
@@ -133,7 +142,12 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         mapper: Mapper<U>,
     ) -> Self {
         let (resource_type, is_relevant) = (watched.clone(), Arc::new(is_relevant));
-        self.watches.push(Box::new(TypedWatch { resource_type, is_relevant, mapper, indexes: Vec::new() }));
+        self.watches.push(Box::new(TypedWatch {
+            resource_type,
+            is_relevant,
+            mapper,
+            indexes: Vec::new(),
+        }));
         self
     }
 
@@ -145,14 +159,22 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         events: mpsc::Receiver<E>,
         mapper: impl Fn(&Caches, &E) -> Result<Vec<Key>, Error> + Send + Sync + 'static,
     ) -> Self {
-        let mapper = Arc::new(move |caches: &Caches, event: &E| mapper(caches, event).map_err(Into::into));
-        self.custom_watches.push(Box::new(Channel { events: Arc::new(Mutex::new(events)), mapper }));
+        let mapper =
+            Arc::new(move |caches: &Caches, event: &E| mapper(caches, event).map_err(Into::into));
+        self.custom_watches.push(Box::new(Channel {
+            events: Arc::new(Mutex::new(events)),
+            mapper,
+        }));
         self
     }
 
     /// Adds an index over the objects of the managed type or of a watched type.
     #[must_use]
-    pub fn with_index<U: Send + Sync + 'static>(mut self, of: &ResourceType<U>, index: Index<U>) -> Self {
+    pub fn with_index<U: Send + Sync + 'static>(
+        mut self,
+        of: &ResourceType<U>,
+        index: Index<U>,
+    ) -> Self {
         self.indexes.push(AnyIndex::new(of, index));
         self
     }
@@ -207,7 +229,10 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
 
     /// Sets the initializer, which must succeed before each start.
     #[must_use]
-    pub fn with_initializer<F>(mut self, initializer: impl Fn(Setup) -> F + Send + Sync + 'static) -> Self
+    pub fn with_initializer<F>(
+        mut self,
+        initializer: impl Fn(Setup) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
@@ -219,7 +244,10 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     /// [`Context::stop`] is cancelled: it is awaited as long as the [grace period](crate::Manager::with_grace_period) of the
     /// manager, and not at all once the lease is lost; then it is dropped at its next await point. If it fails, the controller is restarted.
     #[must_use]
-    pub fn with_background<F>(mut self, task: impl Fn(Context<T>) -> F + Send + Sync + 'static) -> Self
+    pub fn with_background<F>(
+        mut self,
+        task: impl Fn(Context<T>) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
@@ -270,14 +298,25 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     /// See [`BuildError`].
     pub fn build(self) -> Result<Controller<T>, BuildError> {
         let managed = || self.managed.name().to_owned();
-        let limits = |problem| BuildError::Limits { managed: managed(), problem };
+        let limits = |problem| BuildError::Limits {
+            managed: managed(),
+            problem,
+        };
         if self.concurrency == 0 {
-            return Err(limits("nothing is reconciled with a concurrency of 0; use 1 or more"));
+            return Err(limits(
+                "nothing is reconciled with a concurrency of 0; use 1 or more",
+            ));
         }
         if self.retry.base > self.retry.max_delay {
-            return Err(limits("the first back-off is longer than the maximum; swap them"));
+            return Err(limits(
+                "the first back-off is longer than the maximum; swap them",
+            ));
         }
-        if self.retry.bucket.is_some_and(|bucket| bucket.per_second <= 0.0 || bucket.burst == 0) {
+        if self
+            .retry
+            .bucket
+            .is_some_and(|bucket| bucket.per_second <= 0.0 || bucket.burst == 0)
+        {
             return Err(limits(
                 "the retry bucket never holds a token; use a rate above 0 and a burst of 1 or more",
             ));
@@ -296,7 +335,11 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             return Err(BuildError::NoReconciler { managed: managed() });
         };
         let mut types = BTreeSet::from([self.managed.name()]);
-        if let Some(twice) = self.watches.iter().find(|watch| !types.insert(watch.type_name())) {
+        if let Some(twice) = self
+            .watches
+            .iter()
+            .find(|watch| !types.insert(watch.type_name()))
+        {
             return Err(BuildError::DuplicateWatch {
                 managed: managed(),
                 watched: twice.type_name().to_owned(),
@@ -305,7 +348,10 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         let mut queries = BTreeMap::new();
         for (name, query) in self.queries {
             if queries.insert(name.clone(), query).is_some() {
-                return Err(BuildError::DuplicateQuery { managed: managed(), query: name });
+                return Err(BuildError::DuplicateQuery {
+                    managed: managed(),
+                    query: name,
+                });
             }
         }
         let mut watches = self.watches;

@@ -8,7 +8,9 @@ pub(super) async fn next_events<T: Send + Sync + 'static>(
     reflector: &mut Reflector<T>,
     cache: &Cache<T>,
 ) -> Result<Vec<Event<T>>, RunError> {
-    let ended = || RunError::ReflectorEnded { resource_type: cache.resource_type() };
+    let ended = || RunError::ReflectorEnded {
+        resource_type: cache.resource_type(),
+    };
     reflector.next().await.ok_or_else(ended)
 }
 

@@ -27,13 +27,17 @@ struct Inner<T> {
 
 impl<T> Clone for Context<T> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
     }
 }
 
 impl<T> fmt::Debug for Context<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("caches", &self.inner.caches).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("caches", &self.inner.caches)
+            .finish_non_exhaustive()
     }
 }
 
@@ -46,7 +50,9 @@ impl<T> Context<T> {
             first_pass: FirstPass::new(),
             deleted_objects: DeletedObjects::new(),
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// The objects of the managed type.

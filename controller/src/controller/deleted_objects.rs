@@ -12,11 +12,15 @@ pub(crate) struct DeletedObjects<T> {
 
 impl<T> DeletedObjects<T> {
     pub(super) fn new() -> Self {
-        Self { objects: Mutex::new(BTreeMap::new()) }
+        Self {
+            objects: Mutex::new(BTreeMap::new()),
+        }
     }
 
     pub(crate) fn insert(&self, object: &Arc<Object<T>>) {
-        self.objects.lock().insert(Arc::clone(&object.key), Arc::clone(object));
+        self.objects
+            .lock()
+            .insert(Arc::clone(&object.key), Arc::clone(object));
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<Arc<Object<T>>> {
@@ -26,7 +30,10 @@ impl<T> DeletedObjects<T> {
     /// Forgets an object whose deletion was reconciled, unless the key was deleted again since.
     pub(super) fn forget(&self, known: &Arc<Object<T>>) {
         let mut objects = self.objects.lock();
-        if objects.get(&known.key).is_some_and(|object| Arc::ptr_eq(object, known)) {
+        if objects
+            .get(&known.key)
+            .is_some_and(|object| Arc::ptr_eq(object, known))
+        {
             objects.remove(&known.key);
         }
     }

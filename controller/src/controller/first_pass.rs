@@ -21,7 +21,10 @@ pub struct FirstPass {
 
 impl FirstPass {
     pub(super) fn new() -> Self {
-        Self { remaining: Arc::default(), is_done: watch::Sender::new(false) }
+        Self {
+            remaining: Arc::default(),
+            is_done: watch::Sender::new(false),
+        }
     }
 
     /// Sets the keys of the first list.
@@ -37,7 +40,9 @@ impl FirstPass {
             return;
         }
         let mut remaining = self.remaining.lock();
-        let Some(keys) = remaining.as_mut() else { return };
+        let Some(keys) = remaining.as_mut() else {
+            return;
+        };
         keys.remove(key);
         if keys.is_empty() {
             drop(remaining);

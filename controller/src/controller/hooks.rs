@@ -7,5 +7,6 @@ use futures::future::BoxFuture;
 use crate::BoxError;
 
 /// A hook that is awaited before the reconcilers start, or runs concurrently with them.
-pub(super) type HookFn<A> = Arc<dyn Fn(A) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
+pub(super) type HookFn<A> =
+    Arc<dyn Fn(A) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 pub(super) type NotifyFn = Arc<dyn Fn() + Send + Sync>;

@@ -44,9 +44,17 @@ pub(super) struct MapLoop<K: Ord + Clone + Send + 'static, P> {
 
 impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
     pub(super) fn new(watched: &str, requests: Requests) -> Self {
-        let policy = RetryPolicy { bucket: None, ..RetryPolicy::default() };
+        let policy = RetryPolicy {
+            bucket: None,
+            ..RetryPolicy::default()
+        };
         let queue = WorkQueue::with(watched, policy, None);
-        Self { watched: watched.to_owned(), pending: BTreeMap::new(), queue, requests }
+        Self {
+            watched: watched.to_owned(),
+            pending: BTreeMap::new(),
+            queue,
+            requests,
+        }
     }
 
     pub(super) fn add(&mut self, key: K, states: impl Iterator<Item = P>) {
@@ -61,7 +69,9 @@ impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
 
     /// Maps all states of a key and requests the resulting keys.
     pub(super) fn map(&mut self, work: &Work<K>, map: impl Fn(&[P]) -> Result<Vec<Key>, BoxError>) {
-        let Some(states) = self.pending.get(&**work) else { return };
+        let Some(states) = self.pending.get(&**work) else {
+            return;
+        };
         let problem = match catch_unwind(AssertUnwindSafe(|| map(states))) {
             Ok(Ok(keys)) => {
                 for key in keys {
@@ -79,12 +89,18 @@ impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
             Ok(Err(error)) => error.to_string(),
             Err(panic) => format!("it panicked: {}", panic_text(panic.as_ref())),
         };
-        warn!(watched = self.watched, problem, "a mapper failed; it will be tried again");
+        warn!(
+            watched = self.watched,
+            problem, "a mapper failed; it will be tried again"
+        );
         self.queue.retry((**work).clone());
     }
 }
 
 /// The keys in order, without duplicates.
 pub(super) fn unique(keys: impl IntoIterator<Item = Key>) -> Vec<Key> {
-    keys.into_iter().collect::<BTreeSet<Key>>().into_iter().collect()
+    keys.into_iter()
+        .collect::<BTreeSet<Key>>()
+        .into_iter()
+        .collect()
 }

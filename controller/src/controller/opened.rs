@@ -30,12 +30,23 @@ impl<T: Send + Sync + 'static> OpenedCaches<T> {
     /// Starts to watch the types.
     pub(crate) fn new(controller: &Controller<T>, store: &Arc<dyn Store>) -> Self {
         let mut caches = Caches::new(Arc::clone(&controller.queries));
-        let (managed, cache) =
-            Reflector::start(Arc::clone(store), &controller.managed, controller.indexes.clone());
+        let (managed, cache) = Reflector::start(
+            Arc::clone(store),
+            &controller.managed,
+            controller.indexes.clone(),
+        );
         caches.insert(&controller.managed, cache.clone());
-        let watches =
-            controller.watches.iter().map(|watch| watch.open(Arc::clone(store), &mut caches)).collect();
-        Self { cache, caches, managed, watches }
+        let watches = controller
+            .watches
+            .iter()
+            .map(|watch| watch.open(Arc::clone(store), &mut caches))
+            .collect();
+        Self {
+            cache,
+            caches,
+            managed,
+            watches,
+        }
     }
 
     /// Waits until every type was listed.
@@ -47,8 +58,15 @@ impl<T: Send + Sync + 'static> OpenedCaches<T> {
 
     /// Keeps the caches up to date and returns when one can no longer be. Dropping the future loses nothing.
     pub(super) async fn keep_synced(&mut self) -> RunError {
-        let Self { managed, cache, watches, .. } = self;
+        let Self {
+            managed,
+            cache,
+            watches,
+            ..
+        } = self;
         let watches = watches.iter_mut().map(|watch| watch.keep_synced());
-        select_all(watches.chain([keep_synced(managed, cache).boxed()])).await.0
+        select_all(watches.chain([keep_synced(managed, cache).boxed()]))
+            .await
+            .0
     }
 }

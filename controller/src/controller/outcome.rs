@@ -23,6 +23,10 @@ pub struct RequeueAfterError(pub Duration);
 
 impl From<RequeueAfterError> for Outcome {
     fn from(RequeueAfterError(delay): RequeueAfterError) -> Self {
-        if delay.is_zero() { Self::RequeueNow } else { Self::RequeueAfter(delay) }
+        if delay.is_zero() {
+            Self::RequeueNow
+        } else {
+            Self::RequeueAfter(delay)
+        }
     }
 }

@@ -7,7 +7,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{Context, Controller, RunError, map_loop::Requests, opened::OpenedCaches, worker::Worker};
+use super::{
+    Context, Controller, RunError, map_loop::Requests, opened::OpenedCaches, worker::Worker,
+};
 use crate::{
     BoxError,
     queue::WorkQueue,
@@ -24,7 +26,9 @@ pub(super) async fn run<T: Send + Sync + 'static>(
 ) -> Result<(), RunError> {
     let Setup { stop, abort, .. } = &setup;
     if let Some(initialize) = &controller.initializer {
-        let Some(result) = stop.run_until_cancelled(initialize(setup.clone())).await else { return Ok(()) };
+        let Some(result) = stop.run_until_cancelled(initialize(setup.clone())).await else {
+            return Ok(());
+        };
         result.map_err(RunError::Initializer)?;
     }
     let opened = opened.unwrap_or_else(|| OpenedCaches::new(controller, &setup.store));
@@ -36,7 +40,8 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     }
     let mut background = JoinSet::new();
     if let Some(task) = &controller.background {
-        background.spawn(run_unless_cancelled(abort.clone(), task(context.clone())).in_current_span());
+        background
+            .spawn(run_unless_cancelled(abort.clone(), task(context.clone())).in_current_span());
     }
     let failed = CancellationToken::new();
     let work = reconcile_all(controller, &setup, &failed, context, opened);
@@ -68,7 +73,10 @@ async fn ended(background: &mut JoinSet<Option<Result<(), BoxError>>>) -> Result
     }
 }
 
-async fn run_unless_cancelled<F: Future>(cancelled: CancellationToken, future: F) -> Option<F::Output> {
+async fn run_unless_cancelled<F: Future>(
+    cancelled: CancellationToken,
+    future: F,
+) -> Option<F::Output> {
     cancelled.run_until_cancelled(future).await
 }
 
@@ -83,17 +91,32 @@ async fn reconcile_all<T: Send + Sync + 'static>(
 ) -> Result<(), RunError> {
     // Nothing is mapped or reconciled before all caches are filled.
     let synced = opened.wait_for_sync();
-    let Some(synced) = setup.stop.run_until_cancelled(synced).await else { return Ok(()) };
+    let Some(synced) = setup.stop.run_until_cancelled(synced).await else {
+        return Ok(());
+    };
     synced?;
-    let OpenedCaches { managed, watches, .. } = opened;
+    let OpenedCaches {
+        managed, watches, ..
+    } = opened;
 
     let metrics = setup.metrics.as_ref();
     let queue = WorkQueue::with(&controller.name, controller.retry.clone(), metrics);
-    setup.queues.lock().insert(controller.name.clone(), queue.clone());
+    setup
+        .queues
+        .lock()
+        .insert(controller.name.clone(), queue.clone());
     let prefix = controller.managed.prefix().into();
-    let requests = Requests { queue: queue.clone(), debounce: controller.debounce, prefix };
-    let mut keys: BTreeSet<Key> =
-        context.cache().view().iter().map(|object| Arc::clone(&object.key)).collect();
+    let requests = Requests {
+        queue: queue.clone(),
+        debounce: controller.debounce,
+        prefix,
+    };
+    let mut keys: BTreeSet<Key> = context
+        .cache()
+        .view()
+        .iter()
+        .map(|object| Arc::clone(&object.key))
+        .collect();
     for key in &keys {
         queue.add(Arc::clone(key));
     }
@@ -102,7 +125,9 @@ async fn reconcile_all<T: Send + Sync + 'static>(
 
     let mut sources = JoinSet::new();
     sources.spawn(
-        enqueue_managed(managed, context.clone(), requests.clone()).map(move |()| None).in_current_span(),
+        enqueue_managed(managed, context.clone(), requests.clone())
+            .map(move |()| None)
+            .in_current_span(),
     );
     for watch in watches {
         let run = watch.run(context.caches().clone(), requests.clone());
@@ -114,7 +139,11 @@ async fn reconcile_all<T: Send + Sync + 'static>(
     }
     let mut workers = JoinSet::new();
     for _ in 0..controller.concurrency {
-        workers.spawn(Worker::new(controller, &queue, &context).run(setup.abort.clone()).in_current_span());
+        workers.spawn(
+            Worker::new(controller, &queue, &context)
+                .run(setup.abort.clone())
+                .in_current_span(),
+        );
     }
     let result = tokio::select! {
         biased;

@@ -30,8 +30,13 @@ impl<T: Send + Sync + 'static> Runnable for Controller<T> {
     }
 
     fn prepare(self: Arc<Self>, store: &Arc<dyn Store>) -> Box<dyn Run> {
-        let opened = self.is_warm_standby.then(|| OpenedCaches::new(&self, store));
-        Box::new(Standby { controller: self, opened })
+        let opened = self
+            .is_warm_standby
+            .then(|| OpenedCaches::new(&self, store));
+        Box::new(Standby {
+            controller: self,
+            opened,
+        })
     }
 }
 
@@ -43,12 +48,16 @@ struct Standby<T> {
 
 impl<T: Send + Sync + 'static> Run for Standby<T> {
     fn warm_up(&mut self) -> BoxFuture<'_, BoxError> {
-        let Some(opened) = &mut self.opened else { return pending().boxed() };
+        let Some(opened) = &mut self.opened else {
+            return pending().boxed();
+        };
         opened.keep_synced().map(BoxError::from).boxed()
     }
 
     fn start(self: Box<Self>, setup: Setup) -> BoxFuture<'static, Result<(), BoxError>> {
         let span = self.controller.span.clone();
-        async move { Ok(run(&self.controller, setup, self.opened).await?) }.instrument(span).boxed()
+        async move { Ok(run(&self.controller, setup, self.opened).await?) }
+            .instrument(span)
+            .boxed()
     }
 }

@@ -14,7 +14,9 @@ pub struct Status<T> {
 
 impl<T> Clone for Status<T> {
     fn clone(&self) -> Self {
-        Self { cache: self.cache.clone() }
+        Self {
+            cache: self.cache.clone(),
+        }
     }
 }
 
@@ -28,7 +30,9 @@ impl<T> fmt::Debug for Status<T> {
 
 impl<T> Status<T> {
     pub(super) fn of(cache: &watch::Sender<Option<Cache<T>>>) -> Self {
-        Self { cache: cache.subscribe() }
+        Self {
+            cache: cache.subscribe(),
+        }
     }
 
     /// The objects of the managed type; none while the controller is not running.

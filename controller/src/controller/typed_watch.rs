@@ -34,7 +34,11 @@ pub(super) trait OpenWatch: Send {
     /// Keeps the cache up to date and returns when it can no longer be.
     fn keep_synced(&mut self) -> BoxFuture<'_, RunError>;
     /// Maps the listed objects and all later events.
-    fn run(self: Box<Self>, caches: Caches, requests: Requests) -> BoxFuture<'static, Result<(), RunError>>;
+    fn run(
+        self: Box<Self>,
+        caches: Caches,
+        requests: Requests,
+    ) -> BoxFuture<'static, Result<(), RunError>>;
 }
 
 /// Decides whether an event is mapped.
@@ -65,7 +69,12 @@ impl<U: Send + Sync + 'static> AnyWatch for TypedWatch<U> {
         let (reflector, cache) = Reflector::start(store, &self.resource_type, self.indexes.clone());
         caches.insert(&self.resource_type, cache.clone());
         let (is_relevant, mapper) = (Arc::clone(&self.is_relevant), self.mapper.clone());
-        Box::new(StartedWatch { is_relevant, mapper, reflector, cache })
+        Box::new(StartedWatch {
+            is_relevant,
+            mapper,
+            reflector,
+            cache,
+        })
     }
 }
 
@@ -110,7 +119,11 @@ impl<U: Send + Sync + 'static> OpenWatch for StartedWatch<U> {
         keep_synced(&mut self.reflector, &self.cache).boxed()
     }
 
-    fn run(self: Box<Self>, caches: Caches, requests: Requests) -> BoxFuture<'static, Result<(), RunError>> {
+    fn run(
+        self: Box<Self>,
+        caches: Caches,
+        requests: Requests,
+    ) -> BoxFuture<'static, Result<(), RunError>> {
         self.map_events(caches, requests).boxed()
     }
 }

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use super::{
-    Context, Controller, Outcome, RequeueAfterError, panic_text::panic_text, reconciler::ReconcileFn,
+    Context, Controller, Outcome, RequeueAfterError, panic_text::panic_text,
+    reconciler::ReconcileFn,
 };
 use crate::{
     BoxError,
@@ -28,7 +29,11 @@ pub(super) struct Worker<T> {
 }
 
 impl<T: Send + Sync + 'static> Worker<T> {
-    pub(super) fn new(controller: &Controller<T>, queue: &WorkQueue<Key>, context: &Context<T>) -> Self {
+    pub(super) fn new(
+        controller: &Controller<T>,
+        queue: &WorkQueue<Key>,
+        context: &Context<T>,
+    ) -> Self {
         Self {
             name: controller.name.clone(),
             reconciler: std::sync::Arc::clone(&controller.reconciler),
@@ -57,13 +62,14 @@ impl<T: Send + Sync + 'static> Worker<T> {
             return;
         }
         let deleted = self.context.last_known(key);
-        let is_settled = match reconcile(&self.reconciler, self.context.clone(), Key::clone(key)).await {
-            Ok(outcome) => {
-                self.on_success(key, outcome);
-                true
-            }
-            Err(error) => self.on_failure(key, &error),
-        };
+        let is_settled =
+            match reconcile(&self.reconciler, self.context.clone(), Key::clone(key)).await {
+                Ok(outcome) => {
+                    self.on_success(key, outcome);
+                    true
+                }
+                Err(error) => self.on_failure(key, &error),
+            };
         if is_settled && let Some(deleted) = deleted {
             self.context.deleted_objects().forget(&deleted);
         }

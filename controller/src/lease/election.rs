@@ -89,12 +89,25 @@ impl Election {
     ///
     /// # Errors
     /// See [`ElectionError`].
-    pub fn enter(store: Arc<dyn Store>, config: ElectionConfig) -> Result<(Self, Lease), ElectionError> {
-        let ElectionConfig { keep_alive_every, step_down_after, ttl, .. } = config;
-        let is_ordered =
-            !keep_alive_every.is_zero() && keep_alive_every < step_down_after && step_down_after < ttl;
+    pub fn enter(
+        store: Arc<dyn Store>,
+        config: ElectionConfig,
+    ) -> Result<(Self, Lease), ElectionError> {
+        let ElectionConfig {
+            keep_alive_every,
+            step_down_after,
+            ttl,
+            ..
+        } = config;
+        let is_ordered = !keep_alive_every.is_zero()
+            && keep_alive_every < step_down_after
+            && step_down_after < ttl;
         if !is_ordered || ttl < Duration::from_secs(1) {
-            return Err(ElectionError::Times { keep_alive_every, step_down_after, ttl });
+            return Err(ElectionError::Times {
+                keep_alive_every,
+                step_down_after,
+                ttl,
+            });
         }
         if store.leases().is_none() {
             return Err(ElectionError::NoLeases);
@@ -112,7 +125,14 @@ impl Election {
         };
         let (probe, reporter) = liveness_channel();
         let task = tokio::spawn(reporter.report_while(candidate.run()));
-        Ok((Self { task, stop: stop.drop_guard(), probe }, lease))
+        Ok((
+            Self {
+                task,
+                stop: stop.drop_guard(),
+                probe,
+            },
+            lease,
+        ))
     }
 
     /// Reports whether the election's task is alive.
@@ -149,7 +169,9 @@ impl Candidate {
     async fn run(mut self) {
         let stop = self.stop.clone();
         loop {
-            let Some(session) = stop.run_until_cancelled(self.begin()).await else { return };
+            let Some(session) = stop.run_until_cancelled(self.begin()).await else {
+                return;
+            };
             let over = self.take_part(&session).await;
             self.holder.revoke();
             // Without this the others would have to wait until the lease expires.
@@ -184,15 +206,27 @@ impl Candidate {
                 won = self.try_create(session) => won,
             };
             if let Some(create_revision) = won {
-                let fence = Fence { key: self.config.key.clone(), create_revision };
-                info!(key = fence.key, identity = self.config.identity, create_revision, "won the election");
+                let fence = Fence {
+                    key: self.config.key.clone(),
+                    create_revision,
+                };
+                info!(
+                    key = fence.key,
+                    identity = self.config.identity,
+                    create_revision,
+                    "won the election"
+                );
                 self.holder.grant_with(fence);
                 let over = tokio::select! {
                     () = stop.cancelled() => SessionEnd::Stopped,
                     () = session.lost() => SessionEnd::Lost,
                     () = self.lose(create_revision) => SessionEnd::Lost,
                 };
-                info!(key = self.config.key, identity = self.config.identity, "no longer holds the lease");
+                info!(
+                    key = self.config.key,
+                    identity = self.config.identity,
+                    "no longer holds the lease"
+                );
                 return over;
             }
         }
@@ -211,7 +245,9 @@ impl Candidate {
         match self.create(session).await {
             Ok(revision) => return Some(revision),
             Err(StoreError::Conflict { .. }) => {}
-            Err(error) => debug!(key = self.config.key, %error, "failed to create the election's key"),
+            Err(error) => {
+                debug!(key = self.config.key, %error, "failed to create the election's key");
+            }
         }
         // Another process may have won; the watch will show it soon.
         let _ = timeout(self.config.keep_alive_every, self.observe()).await;
@@ -226,7 +262,12 @@ impl Candidate {
             lease: session.lease(),
         };
         let conditions = vec![Condition::Absent { key }];
-        self.store.transact(Transaction { conditions, operations: vec![operation] }).await
+        self.store
+            .transact(Transaction {
+                conditions,
+                operations: vec![operation],
+            })
+            .await
     }
 
     /// Waits until the key is no longer the one created at this revision.

@@ -21,16 +21,23 @@ pub struct Dependencies {
 impl Dependencies {
     pub(super) fn new(managed: BTreeSet<String>, edges: BTreeSet<(String, String)>) -> Self {
         let watched = edges.iter().map(|(watched, _)| watched.clone());
-        Self { types: managed.into_iter().chain(watched).collect(), edges }
+        Self {
+            types: managed.into_iter().chain(watched).collect(),
+            edges,
+        }
     }
 
     /// Every pair of types whose controllers watch each other. Longer cycles are not detected.
     pub fn cycles(&self) -> Vec<Cycle> {
-        let mutual = self
-            .edges
-            .iter()
-            .filter(|(one, other)| one < other && self.edges.contains(&(other.clone(), one.clone())));
-        mutual.map(|(one, other)| Cycle { one: one.clone(), other: other.clone() }).collect()
+        let mutual = self.edges.iter().filter(|(one, other)| {
+            one < other && self.edges.contains(&(other.clone(), one.clone()))
+        });
+        mutual
+            .map(|(one, other)| Cycle {
+                one: one.clone(),
+                other: other.clone(),
+            })
+            .collect()
     }
 
     /// The graph in [Mermaid](https://mermaid.js.org) syntax, sorted.

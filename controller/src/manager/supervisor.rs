@@ -131,14 +131,19 @@ impl Supervisor {
         match ended {
             Ok(Ok(())) => info!(controller = name, "stopped"),
             Ok(Err(problem)) => error!(controller = name, %problem, "failed"),
-            Err(problem) if problem.is_cancelled() => error!(controller = name, "did not stop; dropped"),
+            Err(problem) if problem.is_cancelled() => {
+                error!(controller = name, "did not stop; dropped");
+            }
             Err(problem) => error!(controller = name, %problem, "panicked"),
         }
     }
 }
 
 /// Aborts a run at its next await point.
-async fn abort_work(mut task: JoinHandle<Result<(), BoxError>>, abort: &CancellationToken) -> RunResult {
+async fn abort_work(
+    mut task: JoinHandle<Result<(), BoxError>>,
+    abort: &CancellationToken,
+) -> RunResult {
     abort.cancel();
     if let Ok(ended) = timeout(ABORT_TIMEOUT, &mut task).await {
         return ended;
@@ -156,7 +161,10 @@ mod tests {
         let mut backoff = Backoff::new(FIRST_PAUSE, MAX_PAUSE);
         assert!(pause_after(LONG_RUN, &mut backoff) <= FIRST_PAUSE);
         assert!(pause_after(Duration::ZERO, &mut backoff) >= FIRST_PAUSE);
-        assert_eq!(pause_after(LONG_RUN + Duration::from_millis(1), &mut backoff), Duration::ZERO);
+        assert_eq!(
+            pause_after(LONG_RUN + Duration::from_millis(1), &mut backoff),
+            Duration::ZERO
+        );
         assert!(pause_after(LONG_RUN, &mut backoff) <= FIRST_PAUSE);
     }
 }

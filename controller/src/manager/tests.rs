@@ -32,11 +32,16 @@ struct Log {
 
 impl Log {
     fn new() -> Self {
-        Self { start: Instant::now(), lines: Arc::default() }
+        Self {
+            start: Instant::now(),
+            lines: Arc::default(),
+        }
     }
 
     fn add(&self, line: impl Into<String>) {
-        self.lines.lock().push((self.start.elapsed().as_millis(), line.into()));
+        self.lines
+            .lock()
+            .push((self.start.elapsed().as_millis(), line.into()));
     }
 
     /// The entries since the last call.
@@ -80,7 +85,12 @@ fn run_without_lease<T: Send + Sync + 'static>(
     manager.register(builder.build().unwrap()).unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn(manager.run(stop.clone()));
-    Running { store: store.clone(), stop, task, holder }
+    Running {
+        store: store.clone(),
+        stop,
+        task,
+        holder,
+    }
 }
 
 /// A controller of the texts below `/t/` that logs each key, with `-` if it is deleted.

@@ -23,7 +23,10 @@ struct Entry {
 
 impl<K> Default for DelayQueue<K> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), by_time: BTreeSet::new() }
+        Self {
+            entries: BTreeMap::new(),
+            by_time: BTreeSet::new(),
+        }
     }
 }
 
@@ -38,15 +41,22 @@ impl<K: Ord + Clone> DelayQueue<K> {
     /// Delays the key until `debounce.quiet` after its last addition, but at most until `debounce.max_delay` after the first.
     pub(super) fn add_debounced(&mut self, key: K, debounce: Debounce, now: Instant) {
         let entry = match self.entries.get(&key) {
-            Some(Entry { latest: Some(latest), .. }) => {
-                Entry { due: (now + debounce.quiet).min(*latest), latest: Some(*latest) }
-            }
+            Some(Entry {
+                latest: Some(latest),
+                ..
+            }) => Entry {
+                due: (now + debounce.quiet).min(*latest),
+                latest: Some(*latest),
+            },
             existing => {
                 let latest = now + debounce.max_delay;
                 let due = (now + debounce.quiet).min(latest);
                 match existing {
                     Some(entry) if entry.due <= due => return,
-                    _ => Entry { due, latest: Some(latest) },
+                    _ => Entry {
+                        due,
+                        latest: Some(latest),
+                    },
                 }
             }
         };

@@ -56,7 +56,11 @@ impl WorkQueueMetrics {
             running: Running::default(),
         };
         registry.register("workqueue_depth", "Keys that wait", metrics.depth.clone());
-        registry.register("workqueue_adds", "Keys that were added", metrics.adds.clone());
+        registry.register(
+            "workqueue_adds",
+            "Keys that were added",
+            metrics.adds.clone(),
+        );
         registry.register(
             "workqueue_queue_duration_seconds",
             "How long keys waited before they were worked on",
@@ -84,7 +88,9 @@ impl WorkQueueMetrics {
     /// The metrics of one queue. A later queue of the same name replaces it.
     pub(super) fn of(&self, name: &str, work: Weak<dyn WorkInProgress>) -> Instruments {
         self.running.queues.lock().insert(name.to_owned(), work);
-        let label = Label { name: name.to_owned() };
+        let label = Label {
+            name: name.to_owned(),
+        };
         Instruments {
             depth: self.depth.get_or_create(&label).clone(),
             adds: self.adds.get_or_create(&label).clone(),
@@ -151,7 +157,10 @@ impl Collector for Running {
             let mut queues = self.queues.lock();
             queues.retain(|_, queue| queue.strong_count() > 0);
             let so_far = queues.iter().filter_map(|(name, queue)| {
-                Some((Label { name: name.clone() }, queue.upgrade()?.total_and_longest()))
+                Some((
+                    Label { name: name.clone() },
+                    queue.upgrade()?.total_and_longest(),
+                ))
             });
             so_far.collect()
         };

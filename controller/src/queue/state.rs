@@ -76,7 +76,10 @@ impl<K: Ord + Clone> State<K> {
             let max_delay = debounce.max_delay.min(MAX_DELAY);
             self.delayed.add_debounced(
                 key,
-                Debounce { quiet: debounce.quiet.min(max_delay), max_delay },
+                Debounce {
+                    quiet: debounce.quiet.min(max_delay),
+                    max_delay,
+                },
                 now,
             );
         }
@@ -105,7 +108,10 @@ impl<K: Ord + Clone> State<K> {
 
     /// Marks the work on a key as done; returns how long it took.
     pub(super) fn finish(&mut self, key: &K, now: Instant) -> Duration {
-        let took = self.processing.remove(key).map_or(Duration::ZERO, |since| now - since);
+        let took = self
+            .processing
+            .remove(key)
+            .map_or(Duration::ZERO, |since| now - since);
         if self.waiting.contains_key(key) && self.phase != Phase::Closed {
             self.ready.push_back(key.clone());
         }

@@ -41,7 +41,10 @@ async fn nothing_is_synced_before_first_list_and_everything_after_it() {
     assert_eq!(cache.last_sync_revision(), Some(revision));
     assert_eq!(waiting.await.unwrap(), Ok(()));
     drop(reflector);
-    assert!(matches!(cache.wait_for_revision(revision + 1).await, Err(crate::CacheError::Ended { .. })));
+    assert!(matches!(
+        cache.wait_for_revision(revision + 1).await,
+        Err(crate::CacheError::Ended { .. })
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,7 +65,10 @@ async fn changes_carry_old_and_new_object_after_the_cache_update() {
     assert_eq!(describe(&events), ["~ a b"]);
     let cached = cache.get("/t/1").unwrap();
     assert_eq!(cached.mod_revision, revision);
-    assert!(Arc::ptr_eq(&cached, events[0].after().unwrap()), "the object is not copied");
+    assert!(
+        Arc::ptr_eq(&cached, events[0].after().unwrap()),
+        "the object is not copied"
+    );
     assert_eq!(cache.wait_for_revision(revision).await, Ok(()));
     delete(&store, "/t/1").await;
     assert_eq!(describe(&reflector.next().await.unwrap()), ["- b"]);
@@ -73,7 +79,12 @@ async fn changes_carry_old_and_new_object_after_the_cache_update() {
 #[tokio::test(start_paused = true)]
 async fn deletion_is_not_lost_over_compaction() {
     let store = MemoryStore::new();
-    for (key, value) in [("/t/1", "stays"), ("/t/2", "goes"), ("/t/3", "changes"), ("/t/4", "anew")] {
+    for (key, value) in [
+        ("/t/1", "stays"),
+        ("/t/2", "goes"),
+        ("/t/3", "changes"),
+        ("/t/4", "anew"),
+    ] {
         put(&store, key, value).await;
     }
     let (mut reflector, cache) = start(&store);
@@ -91,7 +102,10 @@ async fn deletion_is_not_lost_over_compaction() {
     put(&other, "/t/5", "new").await;
     store.reconnect();
     let events = reflector.next().await.unwrap();
-    assert_eq!(describe(&events), ["- goes", "~ changes changed", "- anew", "+ again", "+ new"]);
+    assert_eq!(
+        describe(&events),
+        ["- goes", "~ changes changed", "- anew", "+ again", "+ new"]
+    );
     assert!(cache.view().down().is_none());
 }
 
@@ -102,11 +116,19 @@ async fn outage_is_reported_and_cache_stays() {
     let (mut reflector, cache) = start(&store);
     reflector.next().await;
     store.cut();
-    assert!(tokio::time::timeout(ms(500), reflector.next()).await.is_err());
+    assert!(
+        tokio::time::timeout(ms(500), reflector.next())
+            .await
+            .is_err()
+    );
     assert!(cache.view().down().unwrap().contains("the wire is cut"));
     assert_eq!(cache.get("/t/1").unwrap().value, "a");
     store.reconnect();
-    assert!(tokio::time::timeout(Duration::from_secs(10), reflector.next()).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_secs(10), reflector.next())
+            .await
+            .is_err()
+    );
     assert_eq!(cache.view().down(), None);
 }
 
@@ -130,7 +152,11 @@ async fn events_fold_to_the_store_despite_faults() {
         let mut folded: BTreeMap<_, Arc<Object<String>>> = BTreeMap::new();
         let mut fold = |events: Vec<Event<String>>| {
             for event in events {
-                assert_eq!(event.before(), folded.get(event.key()), "seed {seed}: {event:?}");
+                assert_eq!(
+                    event.before(),
+                    folded.get(event.key()),
+                    "seed {seed}: {event:?}"
+                );
                 match event.after() {
                     Some(new) => drop(folded.insert(Arc::clone(event.key()), Arc::clone(new))),
                     None => drop(folded.remove(event.key())),
@@ -143,7 +169,10 @@ async fn events_fold_to_the_store_despite_faults() {
             let operation = if random.random_bool(0.4) {
                 Operation::Delete { key }
             } else {
-                Operation::Put { key, value: format!("{step}").into() }
+                Operation::Put {
+                    key,
+                    value: format!("{step}").into(),
+                }
             };
             // Whether the answer is lost does not matter here.
             let _ = store.commit(vec![operation]).await;
@@ -154,7 +183,8 @@ async fn events_fold_to_the_store_despite_faults() {
             }
         }
         store.stop_faults();
-        while let Ok(events) = tokio::time::timeout(Duration::from_secs(30), reflector.next()).await {
+        while let Ok(events) = tokio::time::timeout(Duration::from_secs(30), reflector.next()).await
+        {
             fold(events.unwrap());
         }
         let expected: Vec<_> = store
@@ -168,7 +198,12 @@ async fn events_fold_to_the_store_despite_faults() {
         assert_eq!(fold(vec![]), expected, "seed {seed}");
         assert_eq!(cache.list(), expected, "seed {seed}");
         for object in &expected {
-            assert!(cache.by_index("text", &object.value).unwrap().contains(object));
+            assert!(
+                cache
+                    .by_index("text", &object.value)
+                    .unwrap()
+                    .contains(object)
+            );
         }
     }
 }

@@ -29,7 +29,9 @@ pub struct Setup {
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup").field("writer", &self.writer).finish_non_exhaustive()
+        f.debug_struct("Setup")
+            .field("writer", &self.writer)
+            .finish_non_exhaustive()
     }
 }
 

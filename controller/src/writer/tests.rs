@@ -14,12 +14,25 @@ async fn concurrent_changes_are_not_overwritten() {
     let writer = Writer::new(store.shared(), None);
     let read = object(&store, "/t/1").await;
     put(&store, "/t/1", "b").await;
-    for write in [Write::update(&read, "c"), Write::delete(&read), Write::create("/t/1", "c")] {
-        let error = writer.commit(vec![Write::create("/t/2", "x"), write]).await.unwrap_err();
-        assert!(matches!(&error, WriteError::Conflict { key } if key == "/t/1"), "{error:?}");
+    for write in [
+        Write::update(&read, "c"),
+        Write::delete(&read),
+        Write::create("/t/1", "c"),
+    ] {
+        let error = writer
+            .commit(vec![Write::create("/t/2", "x"), write])
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(&error, WriteError::Conflict { key } if key == "/t/1"),
+            "{error:?}"
+        );
     }
     assert_eq!(store.list("/").await.unwrap().entries.len(), 1);
-    writer.update(&object(&store, "/t/1").await, "c").await.unwrap();
+    writer
+        .update(&object(&store, "/t/1").await, "c")
+        .await
+        .unwrap();
     writer.delete(&object(&store, "/t/1").await).await.unwrap();
     assert_eq!(store.list("/").await.unwrap().entries, []);
 }
@@ -28,14 +41,26 @@ async fn concurrent_changes_are_not_overwritten() {
 async fn writer_fails_after_its_lease_is_lost_and_won_again() {
     let store = MemoryStore::new();
     let create_revision = put(&store, "/lease", "me").await;
-    let fence = Fence { key: "/lease".to_owned(), create_revision };
+    let fence = Fence {
+        key: "/lease".to_owned(),
+        create_revision,
+    };
     let writer = Writer::new(store.shared(), Some(fence));
     put(&store, "/lease", "still me").await;
-    writer.commit(vec![Write::create("/t/1", "a")]).await.unwrap();
+    writer
+        .commit(vec![Write::create("/t/1", "a")])
+        .await
+        .unwrap();
     delete(&store, "/lease").await;
     for _ in 0..2 {
-        let error = writer.commit(vec![Write::create("/t/2", "a")]).await.unwrap_err();
-        assert!(matches!(&error, WriteError::LeaseLost { key } if key == "/lease"), "{error:?}");
+        let error = writer
+            .commit(vec![Write::create("/t/2", "a")])
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(&error, WriteError::LeaseLost { key } if key == "/lease"),
+            "{error:?}"
+        );
         put(&store, "/lease", "me, in another term").await;
     }
     assert_eq!(store.list("/t/").await.unwrap().entries.len(), 1);
@@ -44,9 +69,14 @@ async fn writer_fails_after_its_lease_is_lost_and_won_again() {
 #[tokio::test]
 async fn batch_is_split_at_transaction_limits() {
     let creations = |count: usize, size: usize| -> Vec<Write> {
-        (0..count).map(|i| Write::create(&format!("/t/{i:03}"), vec![0; size])).collect()
+        (0..count)
+            .map(|i| Write::create(&format!("/t/{i:03}"), vec![0; size]))
+            .collect()
     };
-    let fence = Fence { key: "/lease".to_owned(), create_revision: 2 };
+    let fence = Fence {
+        key: "/lease".to_owned(),
+        create_revision: 2,
+    };
     for (fence, count, size, expected) in [
         (None, 0, 1, vec![]),
         (None, 128, 1, vec![128]),

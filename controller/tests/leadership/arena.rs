@@ -57,19 +57,31 @@ impl Arena {
         for index in 0..3 {
             contenders.push(Contender::start(index, &endpoints).await);
         }
-        Self { etcd, contenders, store, expected: BTreeMap::new(), step: 0 }
+        Self {
+            etcd,
+            contenders,
+            store,
+            expected: BTreeMap::new(),
+            step: 0,
+        }
     }
 
     /// Creates, changes and deletes inputs at random.
     pub(crate) async fn work(&mut self, steps: usize) {
         for _ in 0..steps {
             self.step += 1;
-            let (key, delete) = (rand::rng().random_range(0..12), rand::rng().random_bool(0.3));
+            let (key, delete) = (
+                rand::rng().random_range(0..12),
+                rand::rng().random_bool(0.3),
+            );
             let (input, output) = (format!("{INPUT}{key}"), format!("{OUTPUT}{key}"));
             let operation = if delete {
                 Operation::Delete { key: input }
             } else {
-                Operation::Put { key: input, value: format!("v{}", self.step).into() }
+                Operation::Put {
+                    key: input,
+                    value: format!("v{}", self.step).into(),
+                }
             };
             // While a member of etcd is down, the result of a write may be unknown; repeating it is harmless.
             let start = Instant::now();
@@ -77,7 +89,11 @@ impl Arena {
                 assert!(start.elapsed() < EVENT_TIMEOUT, "{error}");
                 sleep(Duration::from_millis(50)).await;
             }
-            let wanted = if delete { GONE.to_owned() } else { format!("v{}", self.step) };
+            let wanted = if delete {
+                GONE.to_owned()
+            } else {
+                format!("v{}", self.step)
+            };
             self.expected.insert(output, wanted);
             sleep(Duration::from_millis(10)).await;
         }
@@ -92,9 +108,16 @@ impl Arena {
     pub(crate) async fn holder_after(&self, before: &Holder) -> Holder {
         let start = Instant::now();
         loop {
-            if let Some(holder) = self.current().await.filter(|holder| holder.term > before.term) {
+            if let Some(holder) = self
+                .current()
+                .await
+                .filter(|holder| holder.term > before.term)
+            {
                 if before.term > 0 {
-                    println!("taken over after {:?}; the lease lasts 3 s", start.elapsed());
+                    println!(
+                        "taken over after {:?}; the lease lasts 3 s",
+                        start.elapsed()
+                    );
                 }
                 return holder;
             }
@@ -105,8 +128,15 @@ impl Arena {
 
     async fn current(&self) -> Option<Holder> {
         let entry = self.store.list(ELECTION).await.ok()?.entries.pop()?;
-        let identity = std::str::from_utf8(&entry.value).unwrap().split(' ').next().unwrap();
-        Some(Holder { index: identity.parse().unwrap(), term: entry.create_revision })
+        let identity = std::str::from_utf8(&entry.value)
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap();
+        Some(Holder {
+            index: identity.parse().unwrap(),
+            term: entry.create_revision,
+        })
     }
 
     /// Waits until the outputs are as expected, and checks that only holders of the lease wrote them.
@@ -118,12 +148,17 @@ impl Arena {
                 .expected
                 .iter()
                 // An input that was deleted before any process saw it has no output.
-                .filter(|(key, wanted)| outputs.get(*key).map_or(GONE, String::as_str) != wanted.as_str())
+                .filter(|(key, wanted)| {
+                    outputs.get(*key).map_or(GONE, String::as_str) != wanted.as_str()
+                })
                 .collect();
             if wrong.is_empty() {
                 break;
             }
-            assert!(start.elapsed() < EVENT_TIMEOUT, "lost: {wrong:?} of {outputs:?}");
+            assert!(
+                start.elapsed() < EVENT_TIMEOUT,
+                "lost: {wrong:?} of {outputs:?}"
+            );
             sleep(Duration::from_millis(50)).await;
         }
         let revision = self.store.list(INPUT).await.unwrap().revision;
@@ -141,10 +176,24 @@ impl Arena {
     }
 
     async fn outputs(&self) -> BTreeMap<String, String> {
-        let entries = self.store.list(OUTPUT).await.map(|snapshot| snapshot.entries).unwrap_or_default();
-        let wanted =
-            |value: &[u8]| std::str::from_utf8(value).unwrap().rsplit(' ').next().unwrap().to_owned();
-        entries.into_iter().map(|entry| (entry.key, wanted(&entry.value))).collect()
+        let entries = self
+            .store
+            .list(OUTPUT)
+            .await
+            .map(|snapshot| snapshot.entries)
+            .unwrap_or_default();
+        let wanted = |value: &[u8]| {
+            std::str::from_utf8(value)
+                .unwrap()
+                .rsplit(' ')
+                .next()
+                .unwrap()
+                .to_owned()
+        };
+        entries
+            .into_iter()
+            .map(|entry| (entry.key, wanted(&entry.value)))
+            .collect()
     }
 }
 
@@ -180,7 +229,11 @@ impl Contender {
                 }
             }
         });
-        Self { process, wires, refused }
+        Self {
+            process,
+            wires,
+            refused,
+        }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -203,13 +256,19 @@ impl Contender {
     /// Waits until the store has refused a write of this term.
     pub(crate) async fn wait_until_refused(&mut self, term: i64) {
         let refused = self.refused.wait_for(|terms| terms.contains(&term));
-        let refused = timeout(EVENT_TIMEOUT, refused).await.expect("no write was refused").map(drop);
+        let refused = timeout(EVENT_TIMEOUT, refused)
+            .await
+            .expect("no write was refused")
+            .map(drop);
         refused.expect("the process has ended");
     }
 
     /// Ends the process by ending its input.
     async fn end(&mut self) {
         drop(self.process.stdin.take());
-        timeout(EVENT_TIMEOUT, self.process.wait()).await.expect("it does not end").unwrap();
+        timeout(EVENT_TIMEOUT, self.process.wait())
+            .await
+            .expect("it does not end")
+            .unwrap();
     }
 }

@@ -26,12 +26,17 @@ pub(crate) fn run() {
     let variable = |name: &str| env::var(name).expect("the tests set it; do not run this by hand");
     let endpoints: Vec<String> = variable(ENDPOINTS).split(',').map(str::to_owned).collect();
     let identity = variable(IDENTITY);
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    Runtime::new().unwrap().block_on(compete(endpoints, identity));
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    Runtime::new()
+        .unwrap()
+        .block_on(compete(endpoints, identity));
 }
 
 async fn compete(endpoints: Vec<String>, identity: String) {
-    let store: Arc<dyn Store> = Arc::new(EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap());
+    let store: Arc<dyn Store> =
+        Arc::new(EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap());
     let config = ElectionConfig {
         ttl: Duration::from_secs(3),
         keep_alive_every: Duration::from_millis(300),
@@ -87,7 +92,11 @@ async fn copy(
     let input = context.cache().get(key);
     let wanted = input.as_ref().map_or(GONE, |input| input.value.as_str());
     let output = context.cache_of(outputs)?.get(&output_key);
-    let term = context.writer().fence().ok_or("there is no fence")?.create_revision;
+    let term = context
+        .writer()
+        .fence()
+        .ok_or("there is no fence")?
+        .create_revision;
     let value = format!("{identity} {term} {wanted}");
     match output {
         Some(output) if output.value.ends_with(&format!(" {wanted}")) => {}
@@ -99,9 +108,14 @@ async fn copy(
 }
 
 async fn write_until_refused(context: Context<String>, identity: String) {
-    let Some(term) = context.writer().fence().map(|fence| fence.create_revision) else { return };
+    let Some(term) = context.writer().fence().map(|fence| fence.create_revision) else {
+        return;
+    };
     for beat in 0_u64.. {
-        let write = Write::create(&format!("{BEAT}{term}/{beat}"), format!("{identity} {term} {beat}"));
+        let write = Write::create(
+            &format!("{BEAT}{term}/{beat}"),
+            format!("{identity} {term} {beat}"),
+        );
         if let Err(WriteError::LeaseLost { .. }) = context.writer().commit(vec![write]).await {
             println!("refused {term}");
             return;

@@ -20,10 +20,18 @@ impl History {
     /// Everything from the beginning to `newest`, in the store's order.
     pub(crate) async fn read(store: &dyn Store, newest: i64) -> Self {
         let mut watch = store.watch("/", 0).await.unwrap();
-        let mut history = Self { changes: Vec::new(), terms: Vec::new(), writes: 0 };
+        let mut history = Self {
+            changes: Vec::new(),
+            terms: Vec::new(),
+            writes: 0,
+        };
         loop {
-            let event = timeout(Duration::from_secs(60), watch.next()).await.expect("the record ends early");
-            let WatchEvent::Changed(batch) = event.unwrap().unwrap() else { continue };
+            let event = timeout(Duration::from_secs(60), watch.next())
+                .await
+                .expect("the record ends early");
+            let WatchEvent::Changed(batch) = event.unwrap().unwrap() else {
+                continue;
+            };
             history.changes.extend(batch.changes);
             if batch.revision >= newest {
                 break;
@@ -34,7 +42,11 @@ impl History {
             Change::Put(_) | Change::Delete { .. } => None,
         };
         history.terms = history.changes.iter().filter_map(won).collect();
-        history.writes = history.changes.iter().filter(|change| is_ours(change)).count();
+        history.writes = history
+            .changes
+            .iter()
+            .filter(|change| is_ours(change))
+            .count();
         history
     }
 
@@ -50,8 +62,17 @@ impl History {
                 }
                 Change::Delete { key } if key == ELECTION => holder = None,
                 Change::Put(entry) if is_ours(change) => {
-                    let writer = (word(&entry.value, 0), word(&entry.value, 1).parse().unwrap());
-                    assert_eq!(Some(&writer), holder.as_ref(), "{} at {}", entry.key, entry.mod_revision);
+                    let writer = (
+                        word(&entry.value, 0),
+                        word(&entry.value, 1).parse().unwrap(),
+                    );
+                    assert_eq!(
+                        Some(&writer),
+                        holder.as_ref(),
+                        "{} at {}",
+                        entry.key,
+                        entry.mod_revision
+                    );
                 }
                 Change::Put(_) | Change::Delete { .. } => {}
             }
@@ -64,7 +85,12 @@ fn is_ours(change: &Change) -> bool {
 }
 
 fn word(value: &[u8], index: usize) -> String {
-    std::str::from_utf8(value).unwrap().split(' ').nth(index).unwrap().to_owned()
+    std::str::from_utf8(value)
+        .unwrap()
+        .split(' ')
+        .nth(index)
+        .unwrap()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -84,19 +110,36 @@ mod tests {
     }
 
     fn history(changes: &[Change]) -> History {
-        History { changes: changes.to_vec(), terms: Vec::new(), writes: 0 }
+        History {
+            changes: changes.to_vec(),
+            terms: Vec::new(),
+            writes: 0,
+        }
     }
 
     #[test]
     fn proof_finds_write_by_anyone_but_holder_in_its_term() {
-        let lost = Change::Delete { key: ELECTION.to_owned() };
+        let lost = Change::Delete {
+            key: ELECTION.to_owned(),
+        };
         let (won, output) = (put(ELECTION, "0 7f", 2), "/output/1");
-        history(&[won.clone(), put(output, "0 2 a", 3), lost.clone(), put("/input/1", "a", 5)]).check();
+        history(&[
+            won.clone(),
+            put(output, "0 2 a", 3),
+            lost.clone(),
+            put("/input/1", "a", 5),
+        ])
+        .check();
         for wrong in [
             vec![put(output, "0 2 a", 1), won.clone()],
             vec![won.clone(), lost.clone(), put(output, "0 2 a", 4)],
             vec![won.clone(), put(output, "1 2 a", 3)],
-            vec![won.clone(), lost.clone(), put(ELECTION, "0 80", 4), put("/beat/2/1", "0 2 1", 5)],
+            vec![
+                won.clone(),
+                lost.clone(),
+                put(ELECTION, "0 80", 4),
+                put("/beat/2/1", "0 2 1", 5),
+            ],
             vec![won.clone(), put(ELECTION, "1 81", 4)],
         ] {
             let found = std::panic::catch_unwind(|| history(&wrong).check()).is_err();

@@ -1,8 +1,15 @@
 //! Three processes compete for one lease in a real etcd of three members. Whatever happens to the holder, at most one process
 //! writes at any time, another takes over, and no event is lost.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
-#![expect(clippy::print_stdout, reason = "processes talk to the test, and tests show what they measured")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails"
+)]
+#![expect(
+    clippy::print_stdout,
+    reason = "processes talk to the test, and tests show what they measured"
+)]
 
 mod arena;
 mod contender;
@@ -41,7 +48,9 @@ async fn holder_paused_beyond_its_lease_writes_nothing_on_wake_up() {
         arena.work(20).await;
         arena.contenders[holder.index].signal(Signal::SIGCONT);
         // It continues where it stopped, and the store refuses its write.
-        arena.contenders[holder.index].wait_until_refused(holder.term).await;
+        arena.contenders[holder.index]
+            .wait_until_refused(holder.term)
+            .await;
         arena.work(20).await;
     }
     let history = arena.end().await;
@@ -59,7 +68,9 @@ async fn holder_that_is_partitioned_writes_nothing_when_it_is_back() {
         arena.holder_after(&holder).await;
         arena.work(20).await;
         arena.contenders[holder.index].reconnect().await;
-        arena.contenders[holder.index].wait_until_refused(holder.term).await;
+        arena.contenders[holder.index]
+            .wait_until_refused(holder.term)
+            .await;
         arena.work(20).await;
     }
     let history = arena.end().await;

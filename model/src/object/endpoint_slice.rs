@@ -87,5 +87,9 @@ pub struct Conditions {
 
 impl Conditions {
     /// The conditions of an endpoint that states none: absent conditions mean ready, serving and not terminating.
-    pub const READY: Self = Self { ready: true, serving: true, terminating: false };
+    pub const READY: Self = Self {
+        ready: true,
+        serving: true,
+        terminating: false,
+    };
 }

@@ -18,7 +18,9 @@ pub struct IpAllocation {
 impl IpAllocation {
     /// The interface by which services reach the pod instead of its main one. The last one counts, as in Contiv.
     pub fn service_endpoint(&self) -> Option<&CustomInterface> {
-        self.interfaces.iter().rfind(|interface| interface.service_endpoint)
+        self.interfaces
+            .iter()
+            .rfind(|interface| interface.service_endpoint)
     }
 }
 

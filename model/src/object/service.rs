@@ -92,7 +92,10 @@ impl Seniority {
     pub const UNKNOWN: i64 = i64::MAX;
 
     /// At least as old as any other.
-    pub(crate) const OLDEST: Self = Self { created: i64::MIN, create_revision: i64::MIN };
+    pub(crate) const OLDEST: Self = Self {
+        created: i64::MIN,
+        create_revision: i64::MIN,
+    };
 
     /// From the creation time in seconds since 1970 (none if unknown) and the store's creation revision.
     pub const fn new(created: Option<i64>, create_revision: i64) -> Self {
@@ -100,6 +103,9 @@ impl Seniority {
             Some(created) => created,
             None => Self::UNKNOWN,
         };
-        Self { created, create_revision }
+        Self {
+            created,
+            create_revision,
+        }
     }
 }

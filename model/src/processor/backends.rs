@@ -54,21 +54,40 @@ pub(super) fn collect<'a>(
     placement: &Placement,
     local_weight: u16,
 ) -> Backends {
-    let Sources { service: spec, endpoints, slices } = sources;
+    let Sources {
+        service: spec,
+        endpoints,
+        slices,
+    } = sources;
     let mut candidates: Vec<Vec<Candidate<'_>>> = spec.ports.iter().map(|_| Vec::new()).collect();
     let mut is_replaced = false;
     for slice in slices {
         is_replaced |= !slice.is_supplement;
         let endpoints = slice.endpoints.iter().map(|endpoint| {
             let hint = TopologyHint::new(endpoint.hints.as_deref(), placement);
-            Endpoint::new(&endpoint.address, endpoint.conditions, hint, cache, placement)
+            Endpoint::new(
+                &endpoint.address,
+                endpoint.conditions,
+                hint,
+                cache,
+                placement,
+            )
         });
         add(&mut candidates, spec, endpoints, &slice.ports);
     }
     if !is_replaced {
-        for subset in endpoints.into_iter().flat_map(|endpoints| &endpoints.subsets) {
+        for subset in endpoints
+            .into_iter()
+            .flat_map(|endpoints| &endpoints.subsets)
+        {
             let endpoints = subset.addresses.iter().map(|address| {
-                Endpoint::new(address, Conditions::READY, TopologyHint::NOT, cache, placement)
+                Endpoint::new(
+                    address,
+                    Conditions::READY,
+                    TopologyHint::NOT,
+                    cache,
+                    placement,
+                )
             });
             add(&mut candidates, spec, endpoints, &subset.ports);
         }
@@ -79,7 +98,10 @@ pub(super) fn collect<'a>(
         topology::select_topology(&mut merged, spec.options.prefer_local);
         merged.into_iter().map(|(backend, _)| backend).collect()
     });
-    Backends { of_ports: of_ports.collect(), local_pods }
+    Backends {
+        of_ports: of_ports.collect(),
+        local_pods,
+    }
 }
 
 impl<'a> Endpoint<'a> {
@@ -116,7 +138,10 @@ fn add<'a>(
         for port in ports {
             for (service_port, candidates) in spec.ports.iter().zip(candidates.iter_mut()) {
                 if service_port.name == port.name && service_port.protocol == port.protocol {
-                    candidates.push(Candidate { port: port.port, endpoint });
+                    candidates.push(Candidate {
+                        port: port.port,
+                        endpoint,
+                    });
                 }
             }
         }
@@ -131,29 +156,45 @@ fn merge(
     local_pods: &mut BTreeSet<PodId>,
 ) -> Vec<(Backend, TopologyHint)> {
     let key = |Candidate { port, endpoint }: &Candidate<'_>| (endpoint.ip, *port);
-    candidates.sort_by_key(|candidate| (key(candidate), Reverse(rank(candidate.endpoint.conditions))));
+    candidates
+        .sort_by_key(|candidate| (key(candidate), Reverse(rank(candidate.endpoint.conditions))));
     let mut backends = Vec::with_capacity(candidates.len());
     for same in candidates.chunk_by(|a, b| key(a) == key(b)) {
-        let Some(&Candidate { port, endpoint: best }) = same.first() else { continue };
-        let Some(state) = state(best.conditions) else { continue };
+        let Some(&Candidate {
+            port,
+            endpoint: best,
+        }) = same.first()
+        else {
+            continue;
+        };
+        let Some(state) = state(best.conditions) else {
+            continue;
+        };
         let same = || same.iter().map(|candidate| candidate.endpoint);
         let local = same().any(|endpoint| endpoint.local);
         if local {
             local_pods.extend(same().filter_map(|endpoint| endpoint.pod.cloned()));
         }
         // Attributes of a terminating pod must not apply to the pod that has taken over its address.
-        let best_ones = || same().filter(|endpoint| rank(endpoint.conditions) == rank(best.conditions));
+        let best_ones =
+            || same().filter(|endpoint| rank(endpoint.conditions) == rank(best.conditions));
         let pod_weight = best_ones().map(|endpoint| endpoint.weight).fold(1, u8::max);
         let backend = Backend {
             local,
             host_network: same().any(|endpoint| endpoint.host_network),
-            weight: u16::from(pod_weight).saturating_mul(if local { local_weight.max(1) } else { 1 }),
+            weight: u16::from(pod_weight).saturating_mul(if local {
+                local_weight.max(1)
+            } else {
+                1
+            }),
             state,
             ..Backend::new(SocketAddr::new(best.ip, port))
         };
         backends.push((
             backend,
-            best_ones().map(|endpoint| endpoint.hint).fold(TopologyHint::NOT, TopologyHint::merge),
+            best_ones()
+                .map(|endpoint| endpoint.hint)
+                .fold(TopologyHint::NOT, TopologyHint::merge),
         ));
     }
     backends
@@ -162,7 +203,11 @@ fn merge(
 /// Decides which of two endpoints with the same address and port counts. kube-proxy takes the one that is not terminating, and
 /// otherwise the last one it sees. Here readiness decides instead of the order.
 const fn rank(conditions: Conditions) -> (bool, bool, bool) {
-    (!conditions.terminating, conditions.ready, conditions.serving)
+    (
+        !conditions.terminating,
+        conditions.ready,
+        conditions.serving,
+    )
 }
 
 /// The state of a backend (KEP-1669); none if it is not usable.

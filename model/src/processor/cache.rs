@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use super::{multi_index::MultiIndex, string_interner::StringInterner};
 use crate::{
     EndpointSliceId, NodeName, Object, ObjectKey, PodId, ServiceId,
-    object::{EndpointAddress, EndpointSlice, Endpoints, IpAllocation, Node, Pod, Service, VppNode},
+    object::{
+        EndpointAddress, EndpointSlice, Endpoints, IpAllocation, Node, Pod, Service, VppNode,
+    },
     parallel::both,
 };
 
@@ -48,7 +50,10 @@ impl Cache {
     /// The result equals that of [`Self::put`] for one object after the other, but collecting is many times faster and fills the
     /// nodes of the B-trees. Insertion in the order of the keys leaves them little more than half full.
     pub(super) fn of(objects: impl IntoIterator<Item = Object>, names: StringInterner) -> Self {
-        let mut cache = Self { names, ..Self::default() };
+        let mut cache = Self {
+            names,
+            ..Self::default()
+        };
         let (mut services, mut endpoints) = (Vec::new(), Vec::new());
         let (mut slices, mut pods) = (Vec::new(), Vec::new());
         for object in objects {
@@ -64,13 +69,17 @@ impl Cache {
         }
         let slices = || {
             let slices: BTreeMap<EndpointSliceId, EndpointSlice> = slices.into_iter().collect();
-            let pairs = slices.values().filter_map(|slice| Some((slice.service.clone()?, slice.id.clone())));
+            let pairs = slices
+                .values()
+                .filter_map(|slice| Some((slice.service.clone()?, slice.id.clone())));
             let pairs = pairs.collect();
             (slices, pairs)
         };
         let count = services.len();
         ((cache.endpoint_slices, cache.slices_of), cache.services) =
-            both(count, SERVICES_PER_THREAD, slices, || services.into_iter().collect());
+            both(count, SERVICES_PER_THREAD, slices, || {
+                services.into_iter().collect()
+            });
         cache.endpoints = endpoints.into_iter().collect();
         cache.pods = pods.into_iter().collect();
         cache
@@ -87,10 +96,12 @@ impl Cache {
             Object::EndpointSlice(slice) => self.set_slice(&slice.id.clone(), Some(slice), dirty),
             Object::Pod(pod) => self.set_pod(&pod.id.clone(), Some(pod), dirty),
             Object::Node(node) => {
-                dirty.placement |= replace(&mut self.nodes, &node.name.clone(), Some(node)).is_some();
+                dirty.placement |=
+                    replace(&mut self.nodes, &node.name.clone(), Some(node)).is_some();
             }
             Object::VppNode(node) => {
-                dirty.placement |= replace(&mut self.vpp_nodes, &node.id.clone(), Some(node)).is_some();
+                dirty.placement |=
+                    replace(&mut self.vpp_nodes, &node.id.clone(), Some(node)).is_some();
             }
             Object::IpAllocation(allocation) => {
                 self.set_ip_allocation(&allocation.pod.clone(), Some(allocation), dirty);
@@ -116,11 +127,19 @@ impl Cache {
         match key {
             ObjectKey::Service(id) => self.services.get(id).cloned().map(Object::Service),
             ObjectKey::Endpoints(id) => self.endpoints.get(id).cloned().map(Object::Endpoints),
-            ObjectKey::EndpointSlice(id) => self.endpoint_slices.get(id).cloned().map(Object::EndpointSlice),
+            ObjectKey::EndpointSlice(id) => self
+                .endpoint_slices
+                .get(id)
+                .cloned()
+                .map(Object::EndpointSlice),
             ObjectKey::Pod(id) => self.pods.get(id).cloned().map(Object::Pod),
             ObjectKey::Node(name) => self.nodes.get(name).cloned().map(Object::Node),
             ObjectKey::VppNode(id) => self.vpp_nodes.get(id).cloned().map(Object::VppNode),
-            ObjectKey::IpAllocation(pod) => self.ip_allocations.get(pod).cloned().map(Object::IpAllocation),
+            ObjectKey::IpAllocation(pod) => self
+                .ip_allocations
+                .get(pod)
+                .cloned()
+                .map(Object::IpAllocation),
         }
     }
 
@@ -134,13 +153,24 @@ impl Cache {
         known: &BTreeSet<ServiceId>,
     ) -> Vec<ServiceId> {
         let of_endpoints = self.endpoints.values().map(|endpoints| {
-            let addresses = || endpoints.subsets.iter().flat_map(|subset| &subset.addresses);
-            (&endpoints.id, !known.contains(&endpoints.id) && addresses().any(&matches))
+            let addresses = || {
+                endpoints
+                    .subsets
+                    .iter()
+                    .flat_map(|subset| &subset.addresses)
+            };
+            (
+                &endpoints.id,
+                !known.contains(&endpoints.id) && addresses().any(&matches),
+            )
         });
         let of_slices = self.endpoint_slices.values().filter_map(|slice| {
             let service = slice.service.as_ref()?;
             let addresses = || slice.endpoints.iter().map(|endpoint| &endpoint.address);
-            Some((service, !known.contains(service) && addresses().any(&matches)))
+            Some((
+                service,
+                !known.contains(service) && addresses().any(&matches),
+            ))
         });
         of_endpoints
             .chain(of_slices)
@@ -152,11 +182,16 @@ impl Cache {
     /// The services that have an endpoint with zone hints and are not in `known`.
     pub(super) fn services_with_zone_hints(&self, known: &BTreeSet<ServiceId>) -> Vec<ServiceId> {
         let services = self.endpoint_slices.values().filter_map(|slice| {
-            let service = slice.service.as_ref().filter(|service| !known.contains(service))?;
-            let is_hinted = slice
-                .endpoints
-                .iter()
-                .any(|endpoint| endpoint.hints.as_ref().is_some_and(|hints| !hints.zones.is_empty()));
+            let service = slice
+                .service
+                .as_ref()
+                .filter(|service| !known.contains(service))?;
+            let is_hinted = slice.endpoints.iter().any(|endpoint| {
+                endpoint
+                    .hints
+                    .as_ref()
+                    .is_some_and(|hints| !hints.zones.is_empty())
+            });
             is_hinted.then(|| service.clone())
         });
         services.collect()
@@ -164,7 +199,10 @@ impl Cache {
 
     /// The services with source ranges.
     pub(super) fn services_with_source_ranges(&self) -> impl Iterator<Item = ServiceId> {
-        self.services.values().filter(|service| !service.source_ranges.is_empty()).map(|it| it.id.clone())
+        self.services
+            .values()
+            .filter(|service| !service.source_ranges.is_empty())
+            .map(|it| it.id.clone())
     }
 
     fn set_service(&mut self, id: &ServiceId, new: Option<Box<Service>>, dirty: &mut DirtySet) {
@@ -179,9 +217,16 @@ impl Cache {
         }
     }
 
-    fn set_slice(&mut self, id: &EndpointSliceId, new: Option<EndpointSlice>, dirty: &mut DirtySet) {
+    fn set_slice(
+        &mut self,
+        id: &EndpointSliceId,
+        new: Option<EndpointSlice>,
+        dirty: &mut DirtySet,
+    ) {
         let new_service = new.as_ref().and_then(|slice| slice.service.clone());
-        let Some(old) = replace(&mut self.endpoint_slices, id, new) else { return };
+        let Some(old) = replace(&mut self.endpoint_slices, id, new) else {
+            return;
+        };
         // An update can move the slice to another service: both are affected.
         let old_service = old.and_then(|slice| slice.service);
         if old_service != new_service {
@@ -192,11 +237,15 @@ impl Cache {
                 self.slices_of.insert(service.clone(), id.clone());
             }
         }
-        dirty.services.extend(old_service.into_iter().chain(new_service));
+        dirty
+            .services
+            .extend(old_service.into_iter().chain(new_service));
     }
 
     fn set_pod(&mut self, id: &PodId, new: Option<Pod>, dirty: &mut DirtySet) {
-        let Some(old) = replace(&mut self.pods, id, new) else { return };
+        let Some(old) = replace(&mut self.pods, id, new) else {
+            return;
+        };
         if as_backend(old.as_ref()) != as_backend(self.pods.get(id)) {
             dirty.pods.insert(id.clone());
         }
@@ -220,13 +269,18 @@ fn as_backend(pod: Option<&Pod>) -> (bool, u8) {
 }
 
 /// Sets or removes an entry. Returns none if that changes nothing, otherwise the previous value, if there was one.
-#[expect(clippy::option_option, reason = "outer: whether the map changed; inner: the previous value")]
+#[expect(
+    clippy::option_option,
+    reason = "outer: whether the map changed; inner: the previous value"
+)]
 fn replace<K: Ord + Clone, V: PartialEq>(
     map: &mut BTreeMap<K, V>,
     key: &K,
     new: Option<V>,
 ) -> Option<Option<V>> {
-    let Some(value) = new else { return map.remove(key).map(Some) };
+    let Some(value) = new else {
+        return map.remove(key).map(Some);
+    };
     match map.entry(key.clone()) {
         Entry::Occupied(entry) if *entry.get() == value => None,
         Entry::Occupied(mut entry) => Some(Some(entry.insert(value))),
@@ -243,15 +297,27 @@ mod tests {
     use crate::object::{AddressType, Conditions, Hints, SliceEndpoint};
 
     fn slice(service: &str, zones: &[&str]) -> Object {
-        let address = EndpointAddress { ip: [10, 0, 0, 1].into(), node_name: None, pod: None };
+        let address = EndpointAddress {
+            ip: [10, 0, 0, 1].into(),
+            node_name: None,
+            pod: None,
+        };
         let zones = zones.iter().map(|zone| (*zone).into()).collect();
-        let hints = Some(Box::new(Hints { zones, ..Hints::default() }));
+        let hints = Some(Box::new(Hints {
+            zones,
+            ..Hints::default()
+        }));
         Object::EndpointSlice(EndpointSlice {
             id: EndpointSliceId::new("default", service),
             service: Some(ServiceId::new("default", service)),
             address_type: AddressType::Ipv4,
             is_supplement: false,
-            endpoints: [SliceEndpoint { address, conditions: Conditions::READY, hints }].into(),
+            endpoints: [SliceEndpoint {
+                address,
+                conditions: Conditions::READY,
+                hints,
+            }]
+            .into(),
             ports: [].into(),
         })
     }
@@ -268,11 +334,19 @@ mod tests {
         };
         // The slice of `web` again, moved to another service.
         let moved = {
-            let Object::EndpointSlice(mut slice) = slice("web", &["z1"]) else { panic!() };
+            let Object::EndpointSlice(mut slice) = slice("web", &["z1"]) else {
+                panic!()
+            };
             slice.service = Some(ServiceId::new("default", "shop"));
             Object::EndpointSlice(slice)
         };
-        let objects = [slice("web", &[]), pod("a", true), slice("db", &[]), moved, pod("b", false)];
+        let objects = [
+            slice("web", &[]),
+            pod("a", true),
+            slice("db", &[]),
+            moved,
+            pod("b", false),
+        ];
         let (mut one_by_one, mut dirty) = (Cache::default(), DirtySet::default());
         for object in objects.clone() {
             one_by_one.put(object, &mut dirty);
@@ -283,21 +357,35 @@ mod tests {
         assert_eq!(at_once.pods, one_by_one.pods);
         let of = |cache: &Cache, service| {
             let service = ServiceId::new("default", service);
-            cache.slices_of.values(&service).cloned().collect::<Vec<_>>()
+            cache
+                .slices_of
+                .values(&service)
+                .cloned()
+                .collect::<Vec<_>>()
         };
         for service in ["web", "shop", "db"] {
             assert_eq!(of(&at_once, service), of(&one_by_one, service));
         }
-        assert_eq!(of(&at_once, "shop"), [EndpointSliceId::new("default", "web")]);
+        assert_eq!(
+            of(&at_once, "shop"),
+            [EndpointSliceId::new("default", "web")]
+        );
     }
 
     #[test]
     fn services_with_zone_hints_are_found_unless_known() {
         let mut cache = Cache::default();
-        for object in [slice("hinted", &["z1"]), slice("known", &["z1"]), slice("plain", &[])] {
+        for object in [
+            slice("hinted", &["z1"]),
+            slice("known", &["z1"]),
+            slice("plain", &[]),
+        ] {
             cache.put(object, &mut DirtySet::default());
         }
         let known = BTreeSet::from([ServiceId::new("default", "known")]);
-        assert_eq!(cache.services_with_zone_hints(&known), [ServiceId::new("default", "hinted")]);
+        assert_eq!(
+            cache.services_with_zone_hints(&known),
+            [ServiceId::new("default", "hinted")]
+        );
     }
 }

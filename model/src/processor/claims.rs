@@ -17,7 +17,10 @@ pub(super) struct Claimant {
 
 impl MinValue for Claimant {
     fn min_value() -> Self {
-        Self { seniority: Seniority::OLDEST, service: ServiceId::min_value() }
+        Self {
+            seniority: Seniority::OLDEST,
+            service: ServiceId::min_value(),
+        }
     }
 }
 
@@ -33,9 +36,14 @@ impl Claims {
     /// Builds the index from all claims.
     pub(super) fn of(claims: impl Iterator<Item = (Claimant, BTreeSet<Frontend>)>) -> Self {
         let pairs = claims.flat_map(|(claimant, frontends)| {
-            frontends.into_iter().map(move |frontend| (frontend, claimant.clone()))
+            frontends
+                .into_iter()
+                .map(move |frontend| (frontend, claimant.clone()))
         });
-        Self { claims: pairs.collect(), before: BTreeMap::new() }
+        Self {
+            claims: pairs.collect(),
+            before: BTreeMap::new(),
+        }
     }
 
     /// Replaces the claims of one service.
@@ -49,7 +57,8 @@ impl Claims {
         }
         for frontend in old.iter().chain(&new).flat_map(|(_, frontends)| frontends) {
             if !self.before.contains_key(frontend) {
-                self.before.insert(*frontend, self.holder(frontend).cloned());
+                self.before
+                    .insert(*frontend, self.holder(frontend).cloned());
             }
         }
         if let Some((claimant, frontends)) = old {
@@ -68,10 +77,13 @@ impl Claims {
     /// frontend: they have called [`Claims::replace`] themselves.
     pub(super) fn take_affected(&mut self) -> BTreeSet<ServiceId> {
         let before = std::mem::take(&mut self.before);
-        let changed = before
-            .iter()
-            .filter(|(frontend, before)| before.is_some() && self.holder(frontend) != before.as_ref());
-        changed.flat_map(|(frontend, _)| self.claims.values(frontend)).map(|c| c.service.clone()).collect()
+        let changed = before.iter().filter(|(frontend, before)| {
+            before.is_some() && self.holder(frontend) != before.as_ref()
+        });
+        changed
+            .flat_map(|(frontend, _)| self.claims.values(frontend))
+            .map(|c| c.service.clone())
+            .collect()
     }
 
     /// The frontends among these that another service holds, with that service.
@@ -94,7 +106,9 @@ impl Claims {
         for (frontend, claimant) in self.claims.pairs() {
             match holding {
                 Some((held, holder)) if held == frontend => {
-                    lost.entry(claimant.service.clone()).or_default().insert(*frontend, holder.clone());
+                    lost.entry(claimant.service.clone())
+                        .or_default()
+                        .insert(*frontend, holder.clone());
                 }
                 _ => holding = Some((frontend, &claimant.service)),
             }
@@ -104,13 +118,23 @@ impl Claims {
 
     /// The services that ask for any port of an address.
     pub(super) fn at(&self, address: IpAddr) -> impl Iterator<Item = &Claimant> {
-        let first = Frontend::Address { address, protocol: Protocol::Tcp, port: 0 };
+        let first = Frontend::Address {
+            address,
+            protocol: Protocol::Tcp,
+            port: 0,
+        };
         let is_there = move |frontend: &Frontend| matches!(frontend, Frontend::Address { address: found, .. } if *found == address);
-        self.claims.pairs_from(first).take_while(move |(frontend, _)| is_there(frontend)).map(|(_, who)| who)
+        self.claims
+            .pairs_from(first)
+            .take_while(move |(frontend, _)| is_there(frontend))
+            .map(|(_, who)| who)
     }
 
     /// The service that holds a frontend.
     pub(super) fn holder(&self, frontend: &Frontend) -> Option<&ServiceId> {
-        self.claims.values(frontend).next().map(|claimant| &claimant.service)
+        self.claims
+            .values(frontend)
+            .next()
+            .map(|claimant| &claimant.service)
     }
 }

@@ -42,13 +42,17 @@ pub(super) fn combine<'a>(
         return None;
     }
     let backends = backends::collect(sources, cache, placement, config.local_endpoint_weight);
-    let ports = spec.ports.iter().zip(backends.of_ports).map(|(port, backends)| ServicePort {
-        port: port.port,
-        protocol: port.protocol,
-        name: port.name.clone(),
-        node_port: port.node_port,
-        backends,
-    });
+    let ports = spec
+        .ports
+        .iter()
+        .zip(backends.of_ports)
+        .map(|(port, backends)| ServicePort {
+            port: port.port,
+            protocol: port.protocol,
+            name: port.name.clone(),
+            node_port: port.node_port,
+            backends,
+        });
     let mut ports: Vec<ServicePort> = ports.collect();
     // The order in the object has no meaning.
     ports.sort();
@@ -56,7 +60,9 @@ pub(super) fn combine<'a>(
     let service = ContivService {
         id: spec.id.clone(),
         external_policy: spec.external_policy,
-        internal_policy: if config.contiv_local_policy && spec.external_policy == TrafficPolicy::Local {
+        internal_policy: if config.contiv_local_policy
+            && spec.external_policy == TrafficPolicy::Local
+        {
             TrafficPolicy::Local
         } else {
             spec.internal_policy
@@ -70,7 +76,8 @@ pub(super) fn combine<'a>(
         cluster_ips: spec.cluster_ips.clone(),
         external_ips: spec.external_ips.union(&spec.load_balancer_ips),
         load_balancer_ips: spec.load_balancer_ips.clone(),
-        source_ranges_on_node_ports: config.source_ranges_on_node_ports && !source_ranges.is_empty(),
+        source_ranges_on_node_ports: config.source_ranges_on_node_ports
+            && !source_ranges.is_empty(),
         source_ranges,
         health_check_node_port: spec.health_check_node_port,
         ports,
@@ -91,17 +98,35 @@ pub(super) fn combine<'a>(
 fn source_ranges(spec: &Service, placement: &Placement) -> BTreeSet<IpNetwork> {
     let mut ranges = restricting(&spec.source_ranges);
     let includes = |ip: &IpAddr| ranges.iter().any(|range| range.contains(*ip));
-    let families_of_node: BTreeSet<bool> =
-        placement.facts.primary_ips.iter().filter(|ip| includes(ip)).map(IpAddr::is_ipv4).collect();
-    let own = spec.load_balancer_ips.iter().filter(|ip| families_of_node.contains(&ip.is_ipv4()));
+    let families_of_node: BTreeSet<bool> = placement
+        .facts
+        .primary_ips
+        .iter()
+        .filter(|ip| includes(ip))
+        .map(IpAddr::is_ipv4)
+        .collect();
+    let own = spec
+        .load_balancer_ips
+        .iter()
+        .filter(|ip| families_of_node.contains(&ip.is_ipv4()));
     ranges.extend(own.map(|ip| IpNetwork::from(*ip)));
     ranges
 }
 
 /// The ranges without families that are open to everyone: a range of all addresses makes the others of its family meaningless.
 fn restricting(ranges: &BTreeSet<IpNetwork>) -> BTreeSet<IpNetwork> {
-    let is_open = |ipv4: bool| ranges.iter().any(|range| range.prefix() == 0 && range.is_ipv4() == ipv4);
+    let is_open = |ipv4: bool| {
+        ranges
+            .iter()
+            .any(|range| range.prefix() == 0 && range.is_ipv4() == ipv4)
+    };
     let (ipv4_is_open, ipv6_is_open) = (is_open(true), is_open(false));
-    let restricts = |range: &IpNetwork| if range.is_ipv4() { !ipv4_is_open } else { !ipv6_is_open };
+    let restricts = |range: &IpNetwork| {
+        if range.is_ipv4() {
+            !ipv4_is_open
+        } else {
+            !ipv6_is_open
+        }
+    };
     ranges.iter().copied().filter(restricts).collect()
 }

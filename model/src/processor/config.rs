@@ -9,7 +9,10 @@ use crate::{InterfacePattern, NodeName, interface_pattern::InvalidInterfacePatte
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub struct ProcessorConfig {
     /// This node: endpoints that name it are local.
     pub node_name: NodeName,
@@ -119,7 +122,9 @@ impl FromStr for NodePortAddresses {
             "cluster" => Ok(Self::Cluster),
             range => {
                 let range: Option<IpNetwork> = range.parse().ok().filter(|_| range.contains('/'));
-                range.map(Self::Within).ok_or_else(|| InvalidNodePortAddresses(text.to_owned()))
+                range
+                    .map(Self::Within)
+                    .ok_or_else(|| InvalidNodePortAddresses(text.to_owned()))
             }
         }
     }
@@ -236,7 +241,12 @@ mod tests {
         for text in ["pods", "external", "cni0", "flannel*"] {
             assert_eq!(text.parse::<ServiceInterfaces>().unwrap().to_string(), text);
         }
-        for text in ["pod-cidrs", "none", "interfaces:cni0", "interfaces:cni0,veth*"] {
+        for text in [
+            "pod-cidrs",
+            "none",
+            "interfaces:cni0",
+            "interfaces:cni0,veth*",
+        ] {
             assert_eq!(text.parse::<LocalDetect>().unwrap().to_string(), text);
         }
     }
@@ -245,10 +255,16 @@ mod tests {
     fn unknown_setting_is_refused_with_valid_values() {
         for text in ["", "10.0.0.1", "primary,all", "10.0.0.0/33"] {
             let error = text.parse::<NodePortAddresses>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{text:?} is not `primary`, `all`")), "{error}");
+            assert!(
+                error.starts_with(&format!("{text:?} is not `primary`, `all`")),
+                "{error}"
+            );
         }
         let error = "node-cidr".parse::<LocalDetect>().unwrap_err().to_string();
-        assert!(error.starts_with("\"node-cidr\" is neither `pod-cidrs`"), "{error}");
+        assert!(
+            error.starts_with("\"node-cidr\" is neither `pod-cidrs`"),
+            "{error}"
+        );
         for text in ["interfaces:", "interfaces:cni0,", "interfaces:a b"] {
             let error = text.parse::<LocalDetect>().unwrap_err().to_string();
             assert!(error.contains("is not the name of an interface"), "{error}");

@@ -77,6 +77,10 @@ pub struct LocalInterface {
 impl LocalInterface {
     /// True if routes of a family lead to it.
     pub const fn has_routes(&self, ipv4: bool) -> bool {
-        if ipv4 { self.has_ipv4_routes } else { self.has_ipv6_routes }
+        if ipv4 {
+            self.has_ipv4_routes
+        } else {
+            self.has_ipv6_routes
+        }
     }
 }

@@ -41,22 +41,30 @@ impl Interfaces {
         for (pod, main) in attached {
             interfaces.pods.insert(main.clone());
             let allocation = cache.ip_allocations.get(pod);
-            for custom in allocation.into_iter().flat_map(|allocation| &allocation.interfaces) {
+            for custom in allocation
+                .into_iter()
+                .flat_map(|allocation| &allocation.interfaces)
+            {
                 if custom.in_pod_network() {
                     interfaces.frontends.insert(inside(pod, custom));
                 }
             }
             if serving.contains_key(pod) {
-                let redirected =
-                    cache.pods.get(pod).is_some_and(|stored| placement.is_redirected(pod, &stored.ips));
-                let custom =
-                    allocation.filter(|_| redirected).and_then(|allocation| allocation.service_endpoint());
+                let redirected = cache
+                    .pods
+                    .get(pod)
+                    .is_some_and(|stored| placement.is_redirected(pod, &stored.ips));
+                let custom = allocation
+                    .filter(|_| redirected)
+                    .and_then(|allocation| allocation.service_endpoint());
                 let serving = custom.map_or_else(|| main.clone(), |custom| inside(pod, custom));
                 interfaces.backends.insert(serving);
             }
         }
         interfaces.masquerade_sources = masquerade_sources(local, &placement.facts);
-        interfaces.frontends.extend(interfaces.pods.iter().chain(&interfaces.external).cloned());
+        interfaces
+            .frontends
+            .extend(interfaces.pods.iter().chain(&interfaces.external).cloned());
         interfaces
     }
 
@@ -64,11 +72,16 @@ impl Interfaces {
     fn of_node(local: &LocalInterfaces, placement: &Placement, config: &ProcessorConfig) -> Self {
         let mut interfaces = Self::default();
         for (name, interface) in local {
-            let is_main = !interface.addresses.is_disjoint(&placement.facts.primary_ips);
+            let is_main = !interface
+                .addresses
+                .is_disjoint(&placement.facts.primary_ips);
             let is_external = if config.external_interfaces.is_empty() {
                 is_main || interface.is_physical
             } else {
-                config.external_interfaces.iter().any(|pattern| pattern.matches(&name.0))
+                config
+                    .external_interfaces
+                    .iter()
+                    .any(|pattern| pattern.matches(&name.0))
             };
             if is_external {
                 interfaces.external.insert(name.clone());
@@ -84,7 +97,10 @@ impl Interfaces {
     pub(super) fn serving(&self, config: &ProcessorConfig) -> Option<BTreeSet<InterfacePattern>> {
         let mut patterns = BTreeSet::new();
         let names = |names: &BTreeSet<InterfaceName>| -> Vec<InterfacePattern> {
-            names.iter().filter_map(|name| name.0.parse().ok()).collect()
+            names
+                .iter()
+                .filter_map(|name| name.0.parse().ok())
+                .collect()
         };
         for interfaces in &config.service_interfaces {
             match interfaces {

@@ -8,8 +8,8 @@ use std::{
 
 use super::{LocalInterface, NodeView, Processor, not_served::unserved};
 use crate::{
-    ContivService, EndpointSliceId, InterfaceName, NodeFacts, NodeName, Object, ObjectKey, PodId, ServiceId,
-    UnservedService,
+    ContivService, EndpointSliceId, InterfaceName, NodeFacts, NodeName, Object, ObjectKey, PodId,
+    ServiceId, UnservedService,
     object::{Node, ObjectKind},
 };
 
@@ -34,29 +34,61 @@ impl Processor {
     pub fn packet_interfaces(&self) -> BTreeSet<InterfaceName> {
         let facts = &self.placement.facts;
         let is_of_pods = |name: &InterfaceName, interface: &LocalInterface| {
-            let is_in_pod_range = |address| facts.pod_cidrs.iter().any(|range| range.contains(address));
-            facts.pod_interfaces.iter().any(|pattern| pattern.matches(&name.0))
+            let is_in_pod_range =
+                |address| facts.pod_cidrs.iter().any(|range| range.contains(address));
+            facts
+                .pod_interfaces
+                .iter()
+                .any(|pattern| pattern.matches(&name.0))
                 || interface.addresses.iter().copied().any(is_in_pod_range)
         };
-        let of_pods = self.local_interfaces.iter().filter(|(name, interface)| is_of_pods(name, interface));
-        of_pods.map(|(name, _)| name).chain(&self.interfaces.frontends).cloned().collect()
+        let of_pods = self
+            .local_interfaces
+            .iter()
+            .filter(|(name, interface)| is_of_pods(name, interface));
+        of_pods
+            .map(|(name, _)| name)
+            .chain(&self.interfaces.frontends)
+            .cloned()
+            .collect()
     }
 
     /// The objects of a type as they are used, sorted by id.
     pub fn objects(&self, kind: ObjectKind) -> Vec<Object> {
         let cache = &self.cache;
         match kind {
-            ObjectKind::Service => cache.services.values().cloned().map(Object::Service).collect(),
-            ObjectKind::Endpoints => cache.endpoints.values().cloned().map(Object::Endpoints).collect(),
-            ObjectKind::EndpointSlice => {
-                cache.endpoint_slices.values().cloned().map(Object::EndpointSlice).collect()
-            }
+            ObjectKind::Service => cache
+                .services
+                .values()
+                .cloned()
+                .map(Object::Service)
+                .collect(),
+            ObjectKind::Endpoints => cache
+                .endpoints
+                .values()
+                .cloned()
+                .map(Object::Endpoints)
+                .collect(),
+            ObjectKind::EndpointSlice => cache
+                .endpoint_slices
+                .values()
+                .cloned()
+                .map(Object::EndpointSlice)
+                .collect(),
             ObjectKind::Pod => cache.pods.values().cloned().map(Object::Pod).collect(),
             ObjectKind::Node => cache.nodes.values().cloned().map(Object::Node).collect(),
-            ObjectKind::VppNode => cache.vpp_nodes.values().cloned().map(Object::VppNode).collect(),
-            ObjectKind::IpAllocation => {
-                cache.ip_allocations.values().cloned().map(Object::IpAllocation).collect()
-            }
+            ObjectKind::VppNode => cache
+                .vpp_nodes
+                .values()
+                .cloned()
+                .map(Object::VppNode)
+                .collect(),
+            ObjectKind::IpAllocation => cache
+                .ip_allocations
+                .values()
+                .cloned()
+                .map(Object::IpAllocation)
+                .collect(),
         }
     }
 
@@ -65,16 +97,28 @@ impl Processor {
         let cache = &self.cache;
         match kind {
             ObjectKind::Service => Box::new(cache.services.keys().cloned().map(ObjectKey::Service)),
-            ObjectKind::Endpoints => Box::new(cache.endpoints.keys().cloned().map(ObjectKey::Endpoints)),
-            ObjectKind::EndpointSlice => {
-                Box::new(cache.endpoint_slices.keys().cloned().map(ObjectKey::EndpointSlice))
+            ObjectKind::Endpoints => {
+                Box::new(cache.endpoints.keys().cloned().map(ObjectKey::Endpoints))
             }
+            ObjectKind::EndpointSlice => Box::new(
+                cache
+                    .endpoint_slices
+                    .keys()
+                    .cloned()
+                    .map(ObjectKey::EndpointSlice),
+            ),
             ObjectKind::Pod => Box::new(cache.pods.keys().cloned().map(ObjectKey::Pod)),
             ObjectKind::Node => Box::new(cache.nodes.keys().cloned().map(ObjectKey::Node)),
-            ObjectKind::VppNode => Box::new(cache.vpp_nodes.keys().copied().map(ObjectKey::VppNode)),
-            ObjectKind::IpAllocation => {
-                Box::new(cache.ip_allocations.keys().cloned().map(ObjectKey::IpAllocation))
+            ObjectKind::VppNode => {
+                Box::new(cache.vpp_nodes.keys().copied().map(ObjectKey::VppNode))
             }
+            ObjectKind::IpAllocation => Box::new(
+                cache
+                    .ip_allocations
+                    .keys()
+                    .cloned()
+                    .map(ObjectKey::IpAllocation),
+            ),
         }
     }
 
@@ -94,11 +138,20 @@ impl Processor {
 
     /// Every node that any object names, sorted by name.
     pub fn nodes(&self) -> Vec<NodeView> {
-        let names: BTreeSet<&NodeName> =
-            self.cache.nodes.keys().chain(self.cache.vpp_nodes.values().map(|node| &node.name)).collect();
+        let names: BTreeSet<&NodeName> = self
+            .cache
+            .nodes
+            .keys()
+            .chain(self.cache.vpp_nodes.values().map(|node| &node.name))
+            .collect();
         let view = |name: &NodeName| {
             let node = self.cache.nodes.get(name);
-            let vpp_nodes = || self.cache.vpp_nodes.values().filter(|vpp_node| vpp_node.name == *name);
+            let vpp_nodes = || {
+                self.cache
+                    .vpp_nodes
+                    .values()
+                    .filter(|vpp_node| vpp_node.name == *name)
+            };
             let of_vpp_nodes = vpp_nodes().flat_map(|vpp_node| vpp_node.ips.iter().copied());
             let ips = node.into_iter().flat_map(Node::ips).chain(of_vpp_nodes);
             NodeView {
@@ -115,8 +168,14 @@ impl Processor {
 
     /// The nodes that endpoint slices name.
     pub fn nodes_of_endpoints(&self) -> BTreeSet<NodeName> {
-        let endpoints = self.cache.endpoint_slices.values().flat_map(|slice| &slice.endpoints);
-        endpoints.filter_map(|endpoint| endpoint.address.node_name.clone()).collect()
+        let endpoints = self
+            .cache
+            .endpoint_slices
+            .values()
+            .flat_map(|slice| &slice.endpoints);
+        endpoints
+            .filter_map(|endpoint| endpoint.address.node_name.clone())
+            .collect()
     }
 
     /// The facts about this node.
@@ -126,13 +185,20 @@ impl Processor {
 
     /// True if node ports answer at this address.
     pub fn serves_node_ports_at(&self, address: IpAddr) -> bool {
-        self.placement.facts.node_port_ips().any(|ip| *ip == address)
+        self.placement
+            .facts
+            .node_port_ips()
+            .any(|ip| *ip == address)
     }
 
     /// True if an endpoint slice belongs to a service: by its last good state, or else by its name, which begins with that of
     /// the service.
     pub fn is_slice_of(&self, slice: &EndpointSliceId, service: &ServiceId) -> bool {
-        let known = self.cache.endpoint_slices.get(slice).and_then(|slice| slice.service.as_ref());
+        let known = self
+            .cache
+            .endpoint_slices
+            .get(slice)
+            .and_then(|slice| slice.service.as_ref());
         let is_named_so = || {
             let rest = slice.name.strip_prefix(&*service.name);
             slice.namespace == service.namespace
@@ -143,7 +209,10 @@ impl Processor {
 
     /// The stored services that this proxy does not serve, sorted by id.
     pub fn unserved_services(&self) -> impl Iterator<Item = UnservedService> {
-        self.cache.services.values().filter_map(|service| unserved(service, &self.config))
+        self.cache
+            .services
+            .values()
+            .filter_map(|service| unserved(service, &self.config))
     }
 
     /// A service as renderers have it; none if it does not exist or is not for this proxy.

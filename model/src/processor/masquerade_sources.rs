@@ -20,8 +20,10 @@ pub(super) fn masquerade_sources(
     facts: &NodeFacts,
 ) -> BTreeMap<InterfaceName, BTreeSet<IpAddr>> {
     let of_interface = |(name, interface): (&InterfaceName, &LocalInterface)| {
-        let sources: BTreeSet<IpAddr> =
-            [true, false].into_iter().filter_map(|ipv4| source(interface, facts, ipv4)).collect();
+        let sources: BTreeSet<IpAddr> = [true, false]
+            .into_iter()
+            .filter_map(|ipv4| source(interface, facts, ipv4))
+            .collect();
         (!sources.is_empty()).then(|| (name.clone(), sources))
     };
     interfaces.iter().filter_map(of_interface).collect()
@@ -32,26 +34,50 @@ fn source(interface: &LocalInterface, facts: &NodeFacts, ipv4: bool) -> Option<I
     if !interface.has_routes(ipv4) {
         return None;
     }
-    let own: Vec<&IpNetwork> =
-        interface.networks.iter().filter(|network| network.is_ipv4() == ipv4).collect();
-    let named = || interface.route_sources.iter().filter(|ip| ip.is_ipv4() == ipv4);
+    let own: Vec<&IpNetwork> = interface
+        .networks
+        .iter()
+        .filter(|network| network.is_ipv4() == ipv4)
+        .collect();
+    let named = || {
+        interface
+            .route_sources
+            .iter()
+            .filter(|ip| ip.is_ipv4() == ipv4)
+    };
     // The routes of an interface without such an address let the kernel search all others.
-    let others = || facts.local_ips.iter().filter(|ip| ip.is_ipv4() == ipv4 && !is_confined(ip)).copied();
-    let choices: BTreeSet<IpAddr> =
-        if own.is_empty() { others().collect() } else { own.iter().map(|network| network.ip()).collect() };
+    let others = || {
+        facts
+            .local_ips
+            .iter()
+            .filter(|ip| ip.is_ipv4() == ipv4 && !is_confined(ip))
+            .copied()
+    };
+    let choices: BTreeSet<IpAddr> = if own.is_empty() {
+        others().collect()
+    } else {
+        own.iter().map(|network| network.ip()).collect()
+    };
     let is_right = |address: &IpAddr| {
         let is_own = own.iter().any(|network| network.ip() == *address);
         let is_wanted = if is_own {
             // With several networks the kernel chooses by the next hop; single addresses are no network.
-            own.iter().all(|network| is_single(network) || network.contains(*address))
+            own.iter()
+                .all(|network| is_single(network) || network.contains(*address))
         } else {
             // An overlay has an address of its own, to which answers return through it, unless its routes name another.
             own.is_empty() || named().any(|source| source == address)
         };
         is_wanted && named().all(|source| source == address)
     };
-    let known = facts.primary_ips.iter().filter(|ip| ip.is_ipv4() == ipv4 && facts.local_ips.contains(ip));
-    known.copied().find(is_right).filter(|address| choices.iter().any(|choice| choice != address))
+    let known = facts
+        .primary_ips
+        .iter()
+        .filter(|ip| ip.is_ipv4() == ipv4 && facts.local_ips.contains(ip));
+    known
+        .copied()
+        .find(is_right)
+        .filter(|address| choices.iter().any(|choice| choice != address))
 }
 
 /// True if the kernel masquerades with the address on no interface but its own, or on none.
@@ -84,7 +110,11 @@ mod tests {
             };
             let network = |text: &&str| -> IpNetwork {
                 let network = text.parse().unwrap();
-                if ipv4 { network } else { mirror::range(network) }
+                if ipv4 {
+                    network
+                } else {
+                    mirror::range(network)
+                }
             };
             let networks: BTreeSet<IpNetwork> = networks.iter().map(network).collect();
             let interface = LocalInterface {
@@ -98,9 +128,14 @@ mod tests {
             let local_ips: BTreeSet<IpAddr> = local_ips.iter().map(ip).collect();
             let local_ips = &local_ips | &interface.addresses;
             let primary_ips = [ip(&KNOWN)].into();
-            let facts = NodeFacts { primary_ips, local_ips, ..NodeFacts::default() };
+            let facts = NodeFacts {
+                primary_ips,
+                local_ips,
+                ..NodeFacts::default()
+            };
             let name = InterfaceName::new("eth0");
-            let sources = masquerade_sources(&[(name.clone(), interface)].into(), &facts).remove(&name);
+            let sources =
+                masquerade_sources(&[(name.clone(), interface)].into(), &facts).remove(&name);
             sources.unwrap_or_default().into_iter().next()
         };
         let source = of_family(true);
@@ -115,12 +150,27 @@ mod tests {
         let alias = &["127.0.0.1", KNOWN, "10.99.0.1"][..];
         for (networks, route_sources, local_ips, expected) in [
             // The node's address on `lo`, and another one on the link.
-            (&["169.254.50.2/30"][..], &[KNOWN][..], loopback, known.clone()),
+            (
+                &["169.254.50.2/30"][..],
+                &[KNOWN][..],
+                loopback,
+                known.clone(),
+            ),
             // The interface of a pod without an address, and an alias on `lo`.
             (&[], &[], alias, known.clone()),
             // A second address of the same network, or a single one.
-            (&["192.168.50.1/24", "192.168.50.2/24"], &[], loopback, known.clone()),
-            (&["192.168.50.2/24", "203.0.113.9/32"], &[KNOWN], loopback, known),
+            (
+                &["192.168.50.1/24", "192.168.50.2/24"],
+                &[],
+                loopback,
+                known.clone(),
+            ),
+            (
+                &["192.168.50.2/24", "203.0.113.9/32"],
+                &[KNOWN],
+                loopback,
+                known,
+            ),
         ] {
             assert_eq!(
                 source_of(networks, route_sources, local_ips),
@@ -133,30 +183,69 @@ mod tests {
     #[test]
     fn link_local_address_of_ipv6_is_confined_to_its_interface() {
         let (known, link_local) = ("fd00::2".parse().unwrap(), "fe80::1".parse().unwrap());
-        let interface = LocalInterface { has_ipv6_routes: true, ..LocalInterface::default() };
+        let interface = LocalInterface {
+            has_ipv6_routes: true,
+            ..LocalInterface::default()
+        };
         let source = |local_ips: &[IpAddr]| {
             let local_ips = local_ips.iter().copied().collect();
             source(
                 &interface,
-                &NodeFacts { primary_ips: [known].into(), local_ips, ..NodeFacts::default() },
+                &NodeFacts {
+                    primary_ips: [known].into(),
+                    local_ips,
+                    ..NodeFacts::default()
+                },
                 false,
             )
         };
-        assert_eq!(source(&[known, link_local]), None, "the kernel has no other choice");
-        assert_eq!(source(&[known, link_local, "fd00::3".parse().unwrap()]), Some(known));
+        assert_eq!(
+            source(&[known, link_local]),
+            None,
+            "the kernel has no other choice"
+        );
+        assert_eq!(
+            source(&[known, link_local, "fd00::3".parse().unwrap()]),
+            Some(known)
+        );
     }
 
     #[test]
     fn choice_is_left_to_kernel_where_it_is_right() {
         let loopback = &["127.0.0.1", KNOWN][..];
         for (networks, route_sources, local_ips, why) in [
-            (&["192.168.50.2/24"][..], &[KNOWN][..], &["127.0.0.1"][..], "it has no other address"),
+            (
+                &["192.168.50.2/24"][..],
+                &[KNOWN][..],
+                &["127.0.0.1"][..],
+                "it has no other address",
+            ),
             (&[], &[], loopback, "no interface has another"),
             (&["10.244.1.0/32"], &[], loopback, "an overlay"),
-            (&["192.168.50.2/24", "10.0.0.5/24"], &[], loopback, "the network of the next hop decides"),
-            (&["169.254.50.2/30"], &[KNOWN, "169.254.50.2"], loopback, "routes name different ones"),
-            (&[], &["10.99.0.1"], &[KNOWN, "10.99.0.1"], "routes name another one"),
-            (&["169.254.50.2/30"], &[KNOWN], &["127.0.0.1"], "the address is elsewhere"),
+            (
+                &["192.168.50.2/24", "10.0.0.5/24"],
+                &[],
+                loopback,
+                "the network of the next hop decides",
+            ),
+            (
+                &["169.254.50.2/30"],
+                &[KNOWN, "169.254.50.2"],
+                loopback,
+                "routes name different ones",
+            ),
+            (
+                &[],
+                &["10.99.0.1"],
+                &[KNOWN, "10.99.0.1"],
+                "routes name another one",
+            ),
+            (
+                &["169.254.50.2/30"],
+                &[KNOWN],
+                &["127.0.0.1"],
+                "the address is elsewhere",
+            ),
         ] {
             assert_eq!(source_of(networks, route_sources, local_ips), None, "{why}");
         }

@@ -29,9 +29,9 @@ use std::{
 };
 
 use crate::{
-    ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, NodeFacts, Object, ObjectKey, PodId,
-    ServiceChange, ServiceId, Snapshot, assignment::assign, change::services_between,
-    object::EndpointAddress, parallel::in_shares,
+    ChangeSet, ContivService, Frontend, InterfaceChange, InterfaceName, NodeFacts, Object,
+    ObjectKey, PodId, ServiceChange, ServiceId, Snapshot, assignment::assign,
+    change::services_between, object::EndpointAddress, parallel::in_shares,
 };
 use cache::{Cache, DirtySet, SERVICES_PER_THREAD};
 use claims::{Claimant, Claims};
@@ -99,7 +99,10 @@ impl Processor {
     /// Like [`Self::resync`], with objects whose names are interned in `names` already.
     pub fn resync_sharing(&mut self, resync: Resync, mut names: StringInterner) -> ChangeSet {
         // The last known state of unreadable objects comes first, so that an object that was read after all replaces it.
-        let kept = resync.undecodable.iter().filter_map(|key: &ObjectKey| self.cache.get(key));
+        let kept = resync
+            .undecodable
+            .iter()
+            .filter_map(|key: &ObjectKey| self.cache.get(key));
         let mut kept: Vec<Object> = kept.collect();
         for object in &mut kept {
             names.share(object);
@@ -152,19 +155,27 @@ impl Processor {
     fn changes_to(&self, other: &Self) -> ChangeSet {
         ChangeSet {
             services: services_between(self.services(), other.services()),
-            ..ChangeSet::between(&self.snapshot_without_services(), &other.snapshot_without_services())
+            ..ChangeSet::between(
+                &self.snapshot_without_services(),
+                &other.snapshot_without_services(),
+            )
         }
     }
 
     /// Every service that is rendered, in the order of ids.
     pub fn services(&self) -> impl Iterator<Item = (&ServiceId, &Arc<ContivService>)> {
-        self.records.iter().map(|(id, combined)| (id, &combined.service))
+        self.records
+            .iter()
+            .map(|(id, combined)| (id, &combined.service))
     }
 
     /// The complete state for renderers.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
-            services: self.services().map(|(id, service)| (id.clone(), Arc::clone(service))).collect(),
+            services: self
+                .services()
+                .map(|(id, service)| (id.clone(), Arc::clone(service)))
+                .collect(),
             ..self.snapshot_without_services()
         }
     }
@@ -181,12 +192,22 @@ impl Processor {
     fn facts(&self) -> NodeFacts {
         let service_interfaces = self.interfaces.serving(&self.config);
         let masquerade_sources = self.interfaces.masquerade_sources.clone();
-        NodeFacts { masquerade_sources, service_interfaces, ..self.placement.facts.clone() }
+        NodeFacts {
+            masquerade_sources,
+            service_interfaces,
+            ..self.placement.facts.clone()
+        }
     }
 
     fn derive_interfaces(&self) -> Interfaces {
         let by = (&self.placement, &self.config);
-        Interfaces::derive(&self.attached, &self.local_interfaces, &self.serving, &self.cache, by)
+        Interfaces::derive(
+            &self.attached,
+            &self.local_interfaces,
+            &self.serving,
+            &self.cache,
+            by,
+        )
     }
 
     /// Derives everything that `dirty` objects affect, and returns the changes.
@@ -210,11 +231,14 @@ impl Processor {
         }
         for id in &affected {
             let unchanged = self.records.get(id);
-            results.entry(id.clone()).or_insert_with(|| unchanged.cloned());
+            results
+                .entry(id.clone())
+                .or_insert_with(|| unchanged.cloned());
         }
         for (id, new) in results {
             let is_affected = affected.contains(&id);
-            let new = new.map(|new| self.with_assignment(self.with_lost_frontends(new, is_affected)));
+            let new =
+                new.map(|new| self.with_assignment(self.with_lost_frontends(new, is_affected)));
             if let Some(change) = self.commit(&id, new) {
                 changes.services.insert(id, change);
             }
@@ -225,7 +249,9 @@ impl Processor {
             changes.frontend_interfaces = InterfaceChange::between(&old.frontends, &new.frontends);
             changes.backend_interfaces = InterfaceChange::between(&old.backends, &new.backends);
         }
-        changes.node = before.filter(|before| *before != self.facts()).map(|_| self.facts());
+        changes.node = before
+            .filter(|before| *before != self.facts())
+            .map(|_| self.facts());
         changes
     }
 
@@ -235,17 +261,30 @@ impl Processor {
         self.placement = Placement::derive(&self.cache, &self.config, &self.local_ips);
         let slices = self.cache.slices_by_service();
         let combine_share = |share: &[Sources<'_, _>]| {
-            let combined = share
-                .iter()
-                .map(|it| combine(it.to_be_combined(), &self.cache, &self.placement, &self.config));
+            let combined = share.iter().map(|it| {
+                combine(
+                    it.to_be_combined(),
+                    &self.cache,
+                    &self.placement,
+                    &self.config,
+                )
+            });
             combined.flatten().collect::<Vec<ServiceRecord>>()
         };
-        let shares = in_shares(&self.cache.all_sources(&slices), SERVICES_PER_THREAD, combine_share);
+        let shares = in_shares(
+            &self.cache.all_sources(&slices),
+            SERVICES_PER_THREAD,
+            combine_share,
+        );
         let all: Vec<ServiceRecord> = shares.into_iter().flatten().collect();
         self.claims = Claims::of(all.iter().map(claim));
         let serving = |combined: &ServiceRecord| {
             let id = &combined.service.id;
-            combined.local_pods.iter().map(|pod| (pod.clone(), id.clone())).collect::<Vec<_>>()
+            combined
+                .local_pods
+                .iter()
+                .map(|pod| (pod.clone(), id.clone()))
+                .collect::<Vec<_>>()
         };
         self.serving = all.iter().flat_map(serving).collect();
         let mut lost = self.claims.all_lost();
@@ -261,8 +300,14 @@ impl Processor {
     }
 
     fn combine_all(&self, ids: BTreeSet<ServiceId>) -> BTreeMap<ServiceId, Option<ServiceRecord>> {
-        let combine =
-            |id: &ServiceId| combine(self.cache.sources(id)?, &self.cache, &self.placement, &self.config);
+        let combine = |id: &ServiceId| {
+            combine(
+                self.cache.sources(id)?,
+                &self.cache,
+                &self.placement,
+                &self.config,
+            )
+        };
         if ids.len() < SERVICES_PER_THREAD {
             let combined = ids.into_iter().map(|id| {
                 let new = combine(&id);
@@ -273,15 +318,23 @@ impl Processor {
         let ids: Vec<ServiceId> = ids.into_iter().collect();
         let combine_share = |ids: &[ServiceId]| ids.iter().map(combine).collect::<Vec<_>>();
         let combined = in_shares(&ids, SERVICES_PER_THREAD, combine_share);
-        ids.into_iter().zip(combined.into_iter().flatten()).collect()
+        ids.into_iter()
+            .zip(combined.into_iter().flatten())
+            .collect()
     }
 
     /// Marks the services as dirty that have an endpoint whose placement has changed.
     fn mark_relocated(&mut self, dirty: &mut DirtySet) {
         if !dirty.pods.is_empty() {
-            let of_pod =
-                |address: &EndpointAddress| address.pod.as_ref().is_some_and(|pod| dirty.pods.contains(pod));
-            dirty.services.extend(self.cache.services_with_address(of_pod, &dirty.services));
+            let of_pod = |address: &EndpointAddress| {
+                address
+                    .pod
+                    .as_ref()
+                    .is_some_and(|pod| dirty.pods.contains(pod))
+            };
+            dirty
+                .services
+                .extend(self.cache.services_with_address(of_pod, &dirty.services));
         }
         if !dirty.placement {
             return;
@@ -289,16 +342,22 @@ impl Processor {
         let placement = Placement::derive(&self.cache, &self.config, &self.local_ips);
         let before = std::mem::replace(&mut self.placement, placement);
         if before.facts.primary_ips != self.placement.facts.primary_ips {
-            dirty.services.extend(self.cache.services_with_source_ranges());
+            dirty
+                .services
+                .extend(self.cache.services_with_source_ranges());
         }
         if before.zone != self.placement.zone {
-            dirty.services.extend(self.cache.services_with_zone_hints(&dirty.services));
+            dirty
+                .services
+                .extend(self.cache.services_with_zone_hints(&dirty.services));
         }
         if let Some(moves) = self.placement.moves_since(&before) {
             let moved = |address: &EndpointAddress| {
                 moves.concern(address.ip) && before.place(address) != self.placement.place(address)
             };
-            dirty.services.extend(self.cache.services_with_address(moved, &dirty.services));
+            dirty
+                .services
+                .extend(self.cache.services_with_address(moved, &dirty.services));
         }
     }
 
@@ -320,25 +379,41 @@ impl Processor {
 
     /// The other services at addresses that these services were added to or removed from: whether routes can carry them may
     /// have changed.
-    fn neighbours(&self, results: &BTreeMap<ServiceId, Option<ServiceRecord>>) -> BTreeSet<ServiceId> {
+    fn neighbours(
+        &self,
+        results: &BTreeMap<ServiceId, Option<ServiceRecord>>,
+    ) -> BTreeSet<ServiceId> {
         let addresses = |combined: Option<&ServiceRecord>| -> BTreeSet<IpAddr> {
             // A service without ports claims nothing.
             let claiming = combined.filter(|combined| !combined.service.ports.is_empty());
-            claiming.map(|combined| combined.service.addresses().collect()).unwrap_or_default()
+            claiming
+                .map(|combined| combined.service.addresses().collect())
+                .unwrap_or_default()
         };
         let changed = results.iter().flat_map(|(id, new)| {
             let (old, new) = (addresses(self.records.get(id)), addresses(new.as_ref()));
             old.symmetric_difference(&new).copied().collect::<Vec<_>>()
         });
-        let at = |address| self.claims.at(address).map(|claimant| claimant.service.clone());
-        changed.flat_map(at).filter(|id| !results.contains_key(id)).collect()
+        let at = |address| {
+            self.claims
+                .at(address)
+                .map(|claimant| claimant.service.clone())
+        };
+        changed
+            .flat_map(at)
+            .filter(|id| !results.contains_key(id))
+            .collect()
     }
 
     fn with_assignment(&self, mut combined: ServiceRecord) -> ServiceRecord {
         let service = &combined.service;
         let wants_routes = combined.asks_for_routes;
         let may_share = wants_routes && self.config.route_runs && !service.ports.is_empty();
-        let shared = if may_share { self.shared_address(service) } else { None };
+        let shared = if may_share {
+            self.shared_address(service)
+        } else {
+            None
+        };
         let assignment = assign(service, wants_routes, self.config.route_runs, shared);
         if service.assignment != assignment {
             Arc::make_mut(&mut combined.service).assignment = assignment;
@@ -358,11 +433,17 @@ impl Processor {
 
     /// Stores a result. None if it equals the previous one.
     fn commit(&mut self, id: &ServiceId, new: Option<ServiceRecord>) -> Option<ServiceChange> {
-        let old = self.records.get(id).map(|combined| combined.service.clone());
+        let old = self
+            .records
+            .get(id)
+            .map(|combined| combined.service.clone());
         match new {
             None => {
                 self.records.remove(id);
-                old.map(|old| ServiceChange { old: Some(old), new: None })
+                old.map(|old| ServiceChange {
+                    old: Some(old),
+                    new: None,
+                })
             }
             Some(mut new) => {
                 let change = ServiceChange::between(old.as_ref(), Some(&new.service));
@@ -379,7 +460,11 @@ impl Processor {
     /// Replaces equal services by the values of the other processor, so that each is in memory once.
     fn share_unchanged_services(&mut self, other: &Self) {
         for (id, combined) in &mut self.records {
-            if let Some(same) = other.records.get(id).filter(|other| other.service == combined.service) {
+            if let Some(same) = other
+                .records
+                .get(id)
+                .filter(|other| other.service == combined.service)
+            {
                 combined.service = Arc::clone(&same.service);
             }
         }
@@ -399,7 +484,13 @@ fn have_equal_claims(one: Option<&ServiceRecord>, other: Option<&ServiceRecord>)
 
 fn claim(combined: &ServiceRecord) -> (Claimant, BTreeSet<Frontend>) {
     let ContivService { id, .. } = &*combined.service;
-    (Claimant { seniority: combined.seniority, service: id.clone() }, combined.service.frontends())
+    (
+        Claimant {
+            seniority: combined.seniority,
+            service: id.clone(),
+        },
+        combined.service.frontends(),
+    )
 }
 
 /// Updates which pods of this node are backends of a service. True if that changed.

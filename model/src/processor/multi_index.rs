@@ -12,13 +12,19 @@ pub(super) trait MinValue {
 // `Arc::<str>::default()` allocates nothing: the standard library shares one empty `Arc`.
 impl MinValue for ServiceId {
     fn min_value() -> Self {
-        Self { namespace: Arc::default(), name: Arc::default() }
+        Self {
+            namespace: Arc::default(),
+            name: Arc::default(),
+        }
     }
 }
 
 impl MinValue for EndpointSliceId {
     fn min_value() -> Self {
-        Self { namespace: Arc::default(), name: Arc::default() }
+        Self {
+            namespace: Arc::default(),
+            name: Arc::default(),
+        }
     }
 }
 
@@ -31,13 +37,17 @@ pub(super) struct MultiIndex<K, V> {
 
 impl<K, V> Default for MultiIndex<K, V> {
     fn default() -> Self {
-        Self { pairs: BTreeSet::new() }
+        Self {
+            pairs: BTreeSet::new(),
+        }
     }
 }
 
 impl<K: Ord, V: Ord> FromIterator<(K, V)> for MultiIndex<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        Self { pairs: pairs.into_iter().collect() }
+        Self {
+            pairs: pairs.into_iter().collect(),
+        }
     }
 }
 
@@ -59,7 +69,10 @@ impl<K: Ord + Clone, V: Ord + MinValue> MultiIndex<K, V> {
     pub(super) fn values<'a>(&'a self, key: &K) -> impl Iterator<Item = &'a V> + use<'a, K, V> {
         let key = key.clone();
         let from = (key.clone(), V::min_value());
-        self.pairs.range(from..).take_while(move |(other, _)| *other == key).map(|(_, value)| value)
+        self.pairs
+            .range(from..)
+            .take_while(move |(other, _)| *other == key)
+            .map(|(_, value)| value)
     }
 
     /// All pairs with this key or a greater one, in order.

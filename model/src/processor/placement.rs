@@ -68,28 +68,51 @@ impl MovedAddresses {
 impl Placement {
     /// Reads the nodes and allocations. The configuration of this node overrides the store. `local_ips` are the addresses of
     /// this node's interfaces.
-    pub(super) fn derive(cache: &Cache, config: &ProcessorConfig, local_ips: &BTreeSet<IpAddr>) -> Self {
+    pub(super) fn derive(
+        cache: &Cache,
+        config: &ProcessorConfig,
+        local_ips: &BTreeSet<IpAddr>,
+    ) -> Self {
         let this = &config.node_name;
         let stored = cache.nodes.get(this);
         let of_vpp_nodes = |is_selected: &dyn Fn(&NodeName) -> bool| -> Vec<IpAddr> {
-            let vpp_nodes = cache.vpp_nodes.values().filter(|node| is_selected(&node.name));
-            vpp_nodes.flat_map(|node| node.ips.iter().copied()).collect()
+            let vpp_nodes = cache
+                .vpp_nodes
+                .values()
+                .filter(|node| is_selected(&node.name));
+            vpp_nodes
+                .flat_map(|node| node.ips.iter().copied())
+                .collect()
         };
         let mut all_node_ips = config.node_ips.clone();
         all_node_ips.extend(cache.nodes.values().flat_map(Node::ips));
         all_node_ips.extend(of_vpp_nodes(&|_| true));
         let own_vpp_ips = of_vpp_nodes(&|name| name == this);
         let mut own_ips = config.node_ips.clone();
-        own_ips.extend(stored.into_iter().flat_map(Node::ips).chain(own_vpp_ips.iter().copied()));
+        own_ips.extend(
+            stored
+                .into_iter()
+                .flat_map(Node::ips)
+                .chain(own_vpp_ips.iter().copied()),
+        );
         let primary_ips: BTreeSet<IpAddr> = if config.node_ips.is_empty() {
-            stored.into_iter().flat_map(Node::host_ips).chain(own_vpp_ips).collect()
+            stored
+                .into_iter()
+                .flat_map(Node::host_ips)
+                .chain(own_vpp_ips)
+                .collect()
         } else {
             config.node_ips.clone()
         };
         let stored_cidrs = stored.map(|node| &node.pod_cidrs);
         let facts = NodeFacts {
-            other_node_ips: if config.node_port_addresses.contains(&NodePortAddresses::Cluster) {
-                let others = all_node_ips.difference(&own_ips).filter(|ip| !local_ips.contains(ip));
+            other_node_ips: if config
+                .node_port_addresses
+                .contains(&NodePortAddresses::Cluster)
+            {
+                let others = all_node_ips
+                    .difference(&own_ips)
+                    .filter(|ip| !local_ips.contains(ip));
                 others.copied().collect()
             } else {
                 BTreeSet::new()
@@ -111,7 +134,9 @@ impl Placement {
             cluster_ip_masquerade: match config.local_detect {
                 _ if config.masquerade_all => ClusterIpMasquerade::All,
                 LocalDetect::None => ClusterIpMasquerade::None,
-                LocalDetect::PodCidrs | LocalDetect::Interfaces(_) => ClusterIpMasquerade::AllButPods,
+                LocalDetect::PodCidrs | LocalDetect::Interfaces(_) => {
+                    ClusterIpMasquerade::AllButPods
+                }
             },
             service_cidrs: config.service_cidrs.clone(),
             // The interfaces are not known here.
@@ -123,9 +148,20 @@ impl Placement {
         };
         // If the store has this node, the configured range may be that of the whole cluster.
         let local_cidrs = stored_cidrs.unwrap_or(&config.pod_cidrs).clone();
-        let zone = config.zone.clone().or_else(|| stored.and_then(|node| node.zone.clone()));
+        let zone = config
+            .zone
+            .clone()
+            .or_else(|| stored.and_then(|node| node.zone.clone()));
         let redirects = redirects(cache);
-        Self { facts, node_name: this.clone(), zone, own_ips, local_cidrs, all_node_ips, redirects }
+        Self {
+            facts,
+            node_name: this.clone(),
+            zone,
+            own_ips,
+            local_cidrs,
+            all_node_ips,
+            redirects,
+        }
     }
 
     /// True if the store or the configuration gives this address to this node.
@@ -139,7 +175,9 @@ impl Placement {
         let ip = address.ip;
         let local = match &address.node_name {
             Some(node_name) => *node_name == self.node_name,
-            None => self.local_cidrs.iter().any(|cidr| cidr.contains(ip)) || self.own_ips.contains(&ip),
+            None => {
+                self.local_cidrs.iter().any(|cidr| cidr.contains(ip)) || self.own_ips.contains(&ip)
+            }
         };
         Place {
             ip: self.redirect(address).unwrap_or(ip),
@@ -158,7 +196,9 @@ impl Placement {
         ips.extend(self.all_node_ips.symmetric_difference(&before.all_node_ips));
         // An entry with a new target differs on both sides.
         let differing = |these: &Redirects, those: &Redirects| -> Vec<IpAddr> {
-            let differs = these.iter().filter(|(from, to)| those.get(*from) != Some(*to));
+            let differs = these
+                .iter()
+                .filter(|(from, to)| those.get(*from) != Some(*to));
             differs.map(|((ip, _), _)| *ip).collect()
         };
         ips.extend(differing(&self.redirects, &before.redirects));
@@ -168,7 +208,8 @@ impl Placement {
 
     /// True if services reach this pod, with these main addresses, through its custom interface.
     pub(super) fn is_redirected(&self, pod: &PodId, ips: &BTreeSet<IpAddr>) -> bool {
-        ips.iter().any(|ip| self.redirects.contains_key(&(*ip, pod.clone())))
+        ips.iter()
+            .any(|ip| self.redirects.contains_key(&(*ip, pod.clone())))
     }
 
     fn redirect(&self, address: &EndpointAddress) -> Option<IpAddr> {
@@ -192,7 +233,11 @@ fn node_port_ips(
     local_ips: &BTreeSet<IpAddr>,
 ) -> BTreeSet<IpAddr> {
     let of_interfaces = |is_selected: &dyn Fn(&IpAddr) -> bool| -> Vec<IpAddr> {
-        local_ips.iter().filter(|ip| !ip.is_loopback() && is_selected(ip)).copied().collect()
+        local_ips
+            .iter()
+            .filter(|ip| !ip.is_loopback() && is_selected(ip))
+            .copied()
+            .collect()
     };
     let mut ips = BTreeSet::new();
     for addresses in &config.node_port_addresses {
@@ -201,13 +246,16 @@ fn node_port_ips(
             NodePortAddresses::All => ips.extend(of_interfaces(&|ip| !is_link_local(ip))),
             NodePortAddresses::Within(range) => {
                 // As in kube-proxy, ::/0 has no link-local addresses: each interface has one. A range of them has.
-                let is_meant = |ip: &IpAddr| ip.is_ipv4() || !is_link_local(ip) || is_link_local(&range.ip());
+                let is_meant =
+                    |ip: &IpAddr| ip.is_ipv4() || !is_link_local(ip) || is_link_local(&range.ip());
                 ips.extend(of_interfaces(&|ip| range.contains(*ip) && is_meant(ip)));
             }
         }
     }
     if let Some(ipv4) = uncovered_family(&config.node_port_addresses) {
-        ips.extend(of_interfaces(&|ip| ip.is_ipv4() == ipv4 && !is_link_local(ip)));
+        ips.extend(of_interfaces(&|ip| {
+            ip.is_ipv4() == ipv4 && !is_link_local(ip)
+        }));
     }
     if config.node_ports_on_loopback {
         // Without ::1: the kernel accepts it only on the loopback interface, so replies would not return (`rt6_need_strict` in
@@ -224,11 +272,23 @@ fn non_masquerade_cidrs(
     config: &ProcessorConfig,
     vpp_ips: Vec<IpAddr>,
 ) -> BTreeSet<IpNetwork> {
-    let internal_ips = cache.nodes.values().flat_map(|node| node.internal_ips.iter().copied());
-    let node_ips = internal_ips.chain(config.node_ips.iter().copied()).chain(vpp_ips);
-    let pod_cidrs = cache.nodes.values().flat_map(|node| &node.pod_cidrs).chain(&config.pod_cidrs);
+    let internal_ips = cache
+        .nodes
+        .values()
+        .flat_map(|node| node.internal_ips.iter().copied());
+    let node_ips = internal_ips
+        .chain(config.node_ips.iter().copied())
+        .chain(vpp_ips);
+    let pod_cidrs = cache
+        .nodes
+        .values()
+        .flat_map(|node| &node.pod_cidrs)
+        .chain(&config.pod_cidrs);
     let cidrs = pod_cidrs.chain(&config.non_masquerade_cidrs).copied();
-    cidrs.chain(node_ips.map(IpNetwork::from)).chain(link_local()).collect()
+    cidrs
+        .chain(node_ips.map(IpNetwork::from))
+        .chain(link_local())
+        .collect()
 }
 
 /// The link-local ranges.
@@ -237,14 +297,18 @@ fn link_local() -> impl Iterator<Item = IpNetwork> {
         (IpAddr::from(Ipv4Addr::new(169, 254, 0, 0)), 16),
         (IpAddr::from(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
     ];
-    ranges.into_iter().filter_map(|(address, prefix)| IpNetwork::new(address, prefix).ok())
+    ranges
+        .into_iter()
+        .filter_map(|(address, prefix)| IpNetwork::new(address, prefix).ok())
 }
 
 /// The family that no setting covers (true for IPv4); none if both are covered. `primary` and `all` cover both.
 fn uncovered_family(addresses: &BTreeSet<NodePortAddresses>) -> Option<bool> {
     let names = |ipv4: bool| {
         addresses.iter().any(|addresses| match addresses {
-            NodePortAddresses::Primary | NodePortAddresses::All | NodePortAddresses::Cluster => true,
+            NodePortAddresses::Primary | NodePortAddresses::All | NodePortAddresses::Cluster => {
+                true
+            }
             NodePortAddresses::Within(range) => range.is_ipv4() == ipv4,
         })
     };
@@ -265,9 +329,24 @@ const fn is_link_local(ip: &IpAddr) -> bool {
 fn redirects(cache: &Cache) -> Redirects {
     let mut redirects = BTreeMap::new();
     for allocation in cache.ip_allocations.values() {
-        let Some(custom) = allocation.service_endpoint().and_then(|interface| interface.ip) else { continue };
-        let Some(pod) = cache.pods.get(&allocation.pod).filter(|pod| !pod.host_network) else { continue };
-        for main in pod.ips.iter().filter(|main| main.is_ipv4() == custom.is_ipv4()) {
+        let Some(custom) = allocation
+            .service_endpoint()
+            .and_then(|interface| interface.ip)
+        else {
+            continue;
+        };
+        let Some(pod) = cache
+            .pods
+            .get(&allocation.pod)
+            .filter(|pod| !pod.host_network)
+        else {
+            continue;
+        };
+        for main in pod
+            .ips
+            .iter()
+            .filter(|main| main.is_ipv4() == custom.is_ipv4())
+        {
             redirects.insert((*main, pod.id.clone()), custom);
         }
     }

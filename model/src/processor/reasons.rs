@@ -10,8 +10,8 @@ use crate::{
     ContivService, EndpointSliceId, Frontend, NodeName, ServiceId, Snapshot,
     object::{Conditions, EndpointAddress, EndpointPort, EndpointSlice, Node, ServicePortSpec},
     trace::{
-        DropReason, EndpointPortName, Flow, MatchedPort, Reason, RejectReason, ServicePortName, Trace,
-        Verdict, trace,
+        DropReason, EndpointPortName, Flow, MatchedPort, Reason, RejectReason, ServicePortName,
+        Trace, Verdict, trace,
     },
 };
 
@@ -35,7 +35,10 @@ impl Processor {
     pub fn reasons(&self, trace: &Trace) -> Vec<Reason> {
         let flow = &trace.flow;
         let of_port = |only_local| {
-            trace.matched_port.as_ref().and_then(|port| self.why_no_backend(port, flow, only_local))
+            trace
+                .matched_port
+                .as_ref()
+                .and_then(|port| self.why_no_backend(port, flow, only_local))
         };
         match &trace.verdict {
             Verdict::Rejected(RejectReason::NoBackends) => of_port(false).into_iter().collect(),
@@ -50,15 +53,26 @@ impl Processor {
             Verdict::Backends(_)
             | Verdict::Routed
             | Verdict::Rejected(RejectReason::BackendsOfOtherFamily)
-            | Verdict::Dropped(DropReason::SourceRanges(_) | DropReason::Interface(_)) => Vec::new(),
+            | Verdict::Dropped(DropReason::SourceRanges(_) | DropReason::Interface(_)) => {
+                Vec::new()
+            }
         }
     }
 
     /// Why no endpoint of a service is a backend of this port for the flow's family; with `only_local` of those on this node.
     fn why_no_backend(&self, port: &MatchedPort, flow: &Flow, only_local: bool) -> Option<Reason> {
-        let MatchedPort { service, name, protocol, .. } = port;
-        let slices =
-            || self.cache.slices_of.values(service).filter_map(|id| self.cache.endpoint_slices.get(id));
+        let MatchedPort {
+            service,
+            name,
+            protocol,
+            ..
+        } = port;
+        let slices = || {
+            self.cache
+                .slices_of
+                .values(service)
+                .filter_map(|id| self.cache.endpoint_slices.get(id))
+        };
         let usable: Vec<&EndpointSlice> = slices().filter(|slice| is_usable(slice)).collect();
         let is_replaced = usable.iter().any(|slice| !slice.is_supplement);
         let endpoints = self.cache.endpoints.get(service).filter(|_| !is_replaced);
@@ -66,39 +80,82 @@ impl Processor {
             return Some(if slices().next().is_some() {
                 Reason::HostNames
             } else {
-                Reason::NoSlice { service: service.clone(), similar: self.cache.similar_slice(service) }
+                Reason::NoSlice {
+                    service: service.clone(),
+                    similar: self.cache.similar_slice(service),
+                }
             });
         }
         let of_slices = usable.iter().flat_map(|slice| {
-            let endpoint = |(address, conditions)| Endpoint { address, conditions, ports: &slice.ports };
-            slice.endpoints.iter().map(|it| (&it.address, it.conditions)).map(endpoint)
-        });
-        let of_subsets = endpoints.into_iter().flat_map(|endpoints| &endpoints.subsets).flat_map(|subset| {
-            subset.addresses.iter().map(|address| Endpoint {
+            let endpoint = |(address, conditions)| Endpoint {
                 address,
-                conditions: Conditions::READY,
-                ports: &subset.ports,
-            })
+                conditions,
+                ports: &slice.ports,
+            };
+            slice
+                .endpoints
+                .iter()
+                .map(|it| (&it.address, it.conditions))
+                .map(endpoint)
         });
+        let of_subsets = endpoints
+            .into_iter()
+            .flat_map(|endpoints| &endpoints.subsets)
+            .flat_map(|subset| {
+                subset.addresses.iter().map(|address| Endpoint {
+                    address,
+                    conditions: Conditions::READY,
+                    ports: &subset.ports,
+                })
+            });
         let all: Vec<Endpoint<'_>> = of_slices.chain(of_subsets).collect();
         if all.is_empty() {
-            return Some(Reason::NoEndpoints { slices: usable.len() });
+            return Some(Reason::NoEndpoints {
+                slices: usable.len(),
+            });
         }
         let has_port = |endpoint: &&Endpoint<'_>| {
-            endpoint.ports.iter().any(|port| port.name == *name && port.protocol == *protocol)
+            endpoint
+                .ports
+                .iter()
+                .any(|port| port.name == *name && port.protocol == *protocol)
         };
         let of_port: Vec<&Endpoint<'_>> = all.iter().filter(has_port).collect();
         if of_port.is_empty() {
-            let name_of =
-                |port: &EndpointPort| EndpointPortName { name: port.name.clone(), protocol: port.protocol };
-            let found = all.iter().flat_map(|endpoint| endpoint.ports).map(name_of).collect();
-            let wanted = EndpointPortName { name: name.clone(), protocol: *protocol };
+            let name_of = |port: &EndpointPort| EndpointPortName {
+                name: port.name.clone(),
+                protocol: port.protocol,
+            };
+            let found = all
+                .iter()
+                .flat_map(|endpoint| endpoint.ports)
+                .map(name_of)
+                .collect();
+            let wanted = EndpointPortName {
+                name: name.clone(),
+                protocol: *protocol,
+            };
             return Some(Reason::NoSuchPort { wanted, found });
         }
+        self.why_none_is_ready(&of_port, flow, only_local)
+    }
+
+    /// Why no endpoint of a port is a backend for the flow's family, `None` if one is; with `only_local` of those on this node.
+    fn why_none_is_ready(
+        &self,
+        of_port: &[&Endpoint<'_>],
+        flow: &Flow,
+        only_local: bool,
+    ) -> Option<Reason> {
         // Each address once: it may be in several slices.
         let mut is_terminating: BTreeMap<IpAddr, bool> = BTreeMap::new();
         let mut others = BTreeSet::new();
-        for Endpoint { address, conditions, .. } in of_port {
+        for Endpoint {
+            address,
+            conditions,
+            ..
+        } in of_port.iter().copied()
+        {
             let place = self.placement.place(address);
             if only_local && !place.local {
                 continue;
@@ -113,12 +170,21 @@ impl Processor {
             let is_ending = is_terminating.entry(place.ip).or_insert(true);
             *is_ending &= conditions.terminating;
         }
-        let terminating = is_terminating.values().filter(|is_terminating| **is_terminating).count();
+        let terminating = is_terminating
+            .values()
+            .filter(|is_terminating| **is_terminating)
+            .count();
         let not_ready = is_terminating.len() - terminating;
         if !is_terminating.is_empty() {
-            return Some(Reason::NotReady { not_ready, terminating, on_this_node: only_local });
+            return Some(Reason::NotReady {
+                not_ready,
+                terminating,
+                on_this_node: only_local,
+            });
         }
-        (!others.is_empty() && !only_local).then_some(Reason::OtherFamily { endpoints: others.len() })
+        (!others.is_empty() && !only_local).then_some(Reason::OtherFamily {
+            endpoints: others.len(),
+        })
     }
 
     /// What stored objects say about a destination that is no port of a service.
@@ -126,12 +192,23 @@ impl Processor {
         let (to, protocol) = (flow.to(), flow.protocol());
         let has_it = |addresses: &[IpAddr]| addresses.contains(&to);
         let candidates = self.cache.services.values().filter(|spec| {
-            has_it(&spec.cluster_ips) || has_it(&spec.external_ips) || has_it(&spec.load_balancer_ips)
+            has_it(&spec.cluster_ips)
+                || has_it(&spec.external_ips)
+                || has_it(&spec.load_balancer_ips)
         });
         let of_address = candidates.filter_map(|spec| match unserved(spec, &self.config) {
-            Some(unserved) => Some(Reason::NotServed { service: unserved.id, because: unserved.not_served }),
-            None if spec.ports.iter().any(|port| port.port == flow.port() && port.protocol == protocol) => {
-                Some(Reason::AddressOfOtherFamily { service: spec.id.clone() })
+            Some(unserved) => Some(Reason::NotServed {
+                service: unserved.id,
+                because: unserved.not_served,
+            }),
+            None if spec
+                .ports
+                .iter()
+                .any(|port| port.port == flow.port() && port.protocol == protocol) =>
+            {
+                Some(Reason::AddressOfOtherFamily {
+                    service: spec.id.clone(),
+                })
             }
             None => {
                 let name = |port: &ServicePortSpec| ServicePortName {
@@ -140,12 +217,21 @@ impl Processor {
                     name: port.name.clone(),
                 };
                 let ports: BTreeSet<_> = spec.ports.iter().map(name).collect();
-                (!ports.is_empty()).then(|| Reason::OtherPorts { service: spec.id.clone(), ports })
+                (!ports.is_empty()).then(|| Reason::OtherPorts {
+                    service: spec.id.clone(),
+                    ports,
+                })
             }
         });
         let mut reasons: Vec<Reason> = of_address.collect();
-        let frontend = Frontend::NodePort { protocol, port: flow.port() };
-        let holder = self.claims.holder(&frontend).and_then(|id| self.service(id));
+        let frontend = Frontend::NodePort {
+            protocol,
+            port: flow.port(),
+        };
+        let holder = self
+            .claims
+            .holder(&frontend)
+            .and_then(|id| self.service(id));
         reasons.extend(holder.and_then(|service| self.why_no_node_port(service, to)));
         reasons
     }
@@ -160,9 +246,15 @@ impl Processor {
         }
         if facts.is_local_address(to) || self.placement.is_own(to) {
             let served_at = facts.node_ips.iter().copied().filter(serves).collect();
-            return Some(Reason::NodePortElsewhere { service: id, served_at });
+            return Some(Reason::NodePortElsewhere {
+                service: id,
+                served_at,
+            });
         }
-        Some(Reason::NodePortOfOtherNode { service: id, node: self.cache.node_with(to)? })
+        Some(Reason::NodePortOfOtherNode {
+            service: id,
+            node: self.cache.node_with(to)?,
+        })
     }
 }
 
@@ -170,13 +262,16 @@ impl Cache {
     /// A slice that is named like one of a service, and belongs to no stored service.
     fn similar_slice(&self, service: &ServiceId) -> Option<EndpointSliceId> {
         let first = EndpointSliceId::new(service.namespace.clone(), service.name.clone());
-        let named = self
-            .endpoint_slices
-            .range(first..)
-            .take_while(|(id, _)| id.namespace == service.namespace && id.name.starts_with(&*service.name));
+        let named = self.endpoint_slices.range(first..).take_while(|(id, _)| {
+            id.namespace == service.namespace && id.name.starts_with(&*service.name)
+        });
         let mut orphans = named.filter(|(id, slice)| {
-            let is_named_so = id.name == service.name || id.name[service.name.len()..].starts_with('-');
-            let has_service = slice.service.as_ref().is_some_and(|of| self.services.contains_key(of));
+            let is_named_so =
+                id.name == service.name || id.name[service.name.len()..].starts_with('-');
+            let has_service = slice
+                .service
+                .as_ref()
+                .is_some_and(|of| self.services.contains_key(of));
             is_named_so && !has_service
         });
         orphans.next().map(|(id, _)| id.clone())
@@ -185,6 +280,9 @@ impl Cache {
     /// The node with this address.
     fn node_with(&self, address: IpAddr) -> Option<NodeName> {
         let has_it = |node: &&Node| node.ips().any(|ip| ip == address);
-        self.nodes.values().find(has_it).map(|node| node.name.clone())
+        self.nodes
+            .values()
+            .find(has_it)
+            .map(|node| node.name.clone())
     }
 }

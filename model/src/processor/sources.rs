@@ -23,7 +23,10 @@ impl Cache {
         &self,
         id: &ServiceId,
     ) -> Option<Sources<'_, impl Iterator<Item = &EndpointSlice>>> {
-        let slices = self.slices_of.values(id).filter_map(|id| self.endpoint_slices.get(id));
+        let slices = self
+            .slices_of
+            .values(id)
+            .filter_map(|id| self.endpoint_slices.get(id));
         Some(Sources {
             service: self.services.get(id)?,
             endpoints: self.endpoints.get(id),
@@ -33,8 +36,13 @@ impl Cache {
 
     /// All usable slices, for [`Cache::all_sources`].
     pub(super) fn slices_by_service(&self) -> SlicesByService<'_> {
-        let usable = self.endpoint_slices.values().filter(|slice| is_usable(slice));
-        let mut slices: Vec<_> = usable.filter_map(|slice| Some((slice.service.as_ref()?, slice))).collect();
+        let usable = self
+            .endpoint_slices
+            .values()
+            .filter(|slice| is_usable(slice));
+        let mut slices: Vec<_> = usable
+            .filter_map(|slice| Some((slice.service.as_ref()?, slice)))
+            .collect();
         // The sort is stable: slices of one service stay in order.
         slices.sort_by_key(|(service, _)| *service);
         slices
@@ -66,9 +74,15 @@ impl Cache {
 
 impl<'a> Sources<'a, &'a [(&'a ServiceId, &'a EndpointSlice)]> {
     /// In the form that [`super::combine::combine`] takes.
-    pub(super) fn to_be_combined(&self) -> Sources<'a, impl Iterator<Item = &'a EndpointSlice> + use<'a>> {
+    pub(super) fn to_be_combined(
+        &self,
+    ) -> Sources<'a, impl Iterator<Item = &'a EndpointSlice> + use<'a>> {
         let slices = self.slices.iter().map(|(_, slice)| *slice);
-        Sources { service: self.service, endpoints: self.endpoints, slices }
+        Sources {
+            service: self.service,
+            endpoints: self.endpoints,
+            slices,
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Interns strings that many objects contain: the names of nodes, namespaces and ports, and of the services of slices.
 
-#![expect(clippy::disallowed_types, reason = "names are looked up and counted; their order shows nowhere")]
+#![expect(
+    clippy::disallowed_types,
+    reason = "names are looked up and counted; their order shows nowhere"
+)]
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -36,7 +39,11 @@ impl StringInterner {
                 let namespace = self.share_namespace(&mut endpoints.id.namespace);
                 share(&mut self.services, &mut endpoints.id.name);
                 for subset in &mut endpoints.subsets {
-                    self.share_endpoints(subset.addresses.iter_mut(), &mut subset.ports, &namespace);
+                    self.share_endpoints(
+                        subset.addresses.iter_mut(),
+                        &mut subset.ports,
+                        &namespace,
+                    );
                 }
             }
             Object::EndpointSlice(slice) => {
@@ -45,7 +52,10 @@ impl StringInterner {
                     self.share_other(&mut service.namespace, &namespace);
                     share(&mut self.services, &mut service.name);
                 }
-                let addresses = slice.endpoints.iter_mut().map(|endpoint| &mut endpoint.address);
+                let addresses = slice
+                    .endpoints
+                    .iter_mut()
+                    .map(|endpoint| &mut endpoint.address);
                 self.share_endpoints(addresses, &mut slice.ports, &namespace);
             }
             Object::Pod(pod) => share(&mut self.common, &mut pod.id.namespace),
@@ -134,7 +144,11 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| {
             let mut object = slice(name, "web");
             names.share(&mut object);
-            let Object::EndpointSlice(EndpointSlice { service: Some(service), .. }) = object else {
+            let Object::EndpointSlice(EndpointSlice {
+                service: Some(service),
+                ..
+            }) = object
+            else {
                 panic!("{object:?}")
             };
             service

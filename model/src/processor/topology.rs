@@ -33,21 +33,33 @@ impl Hint {
 
 impl TopologyHint {
     /// No hints.
-    pub(super) const NOT: Self = Self { node: Hint::Absent, zone: Hint::Absent };
+    pub(super) const NOT: Self = Self {
+        node: Hint::Absent,
+        zone: Hint::Absent,
+    };
 
     /// The effect of these hints on this node.
     pub(super) fn new(hints: Option<&Hints>, placement: &Placement) -> Self {
         let Some(hints) = hints else { return Self::NOT };
-        let is_for_zone = placement.zone.as_ref().is_some_and(|zone| hints.zones.contains(zone));
+        let is_for_zone = placement
+            .zone
+            .as_ref()
+            .is_some_and(|zone| hints.zones.contains(zone));
         Self {
-            node: Hint::new(hints.nodes.is_empty(), hints.nodes.contains(&placement.node_name)),
+            node: Hint::new(
+                hints.nodes.is_empty(),
+                hints.nodes.contains(&placement.node_name),
+            ),
             zone: Hint::new(hints.zones.is_empty(), is_for_zone),
         }
     }
 
     /// Merges the hints of two endpoints with the same address and port.
     pub(super) fn merge(self, other: Self) -> Self {
-        Self { node: self.node.max(other.node), zone: self.zone.max(other.zone) }
+        Self {
+            node: self.node.max(other.node),
+            zone: self.zone.max(other.zone),
+        }
     }
 }
 
@@ -58,10 +70,14 @@ impl TopologyHint {
 /// zones, but only where all endpoints have them and at least one is for this node. So every family with ready backends keeps
 /// at least one.
 pub(super) fn select_topology(backends: &mut [(Backend, TopologyHint)], prefer_local: bool) {
-    for family in backends.chunk_by_mut(|(a, _), (b, _)| a.address.is_ipv4() == b.address.is_ipv4()) {
-        let Some(is_for_this_node) = mode(family, prefer_local) else { continue };
+    for family in backends.chunk_by_mut(|(a, _), (b, _)| a.address.is_ipv4() == b.address.is_ipv4())
+    {
+        let Some(is_for_this_node) = mode(family, prefer_local) else {
+            continue;
+        };
         for (backend, hint) in family {
-            backend.in_topology = backend.state != BackendState::Ready || is_for_this_node(backend, *hint);
+            backend.in_topology =
+                backend.state != BackendState::Ready || is_for_this_node(backend, *hint);
         }
     }
 }
@@ -71,7 +87,11 @@ fn mode(
     family: &[(Backend, TopologyHint)],
     prefer_local: bool,
 ) -> Option<fn(&Backend, TopologyHint) -> bool> {
-    let ready = || family.iter().filter(|(backend, _)| backend.state == BackendState::Ready);
+    let ready = || {
+        family
+            .iter()
+            .filter(|(backend, _)| backend.state == BackendState::Ready)
+    };
     let decides = |part: fn(TopologyHint) -> Hint| {
         let mut hints = ready().map(|(_, hint)| part(*hint));
         hints.clone().all(|hint| hint != Hint::Absent) && hints.any(|hint| hint == Hint::Here)

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Client, Flow, FrontendKind, egress};
 use crate::{
-    Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, InterfaceName, ServicePort, Snapshot,
-    TrafficPolicy,
+    Backend, BackendState, Balance, ClusterIpMasquerade, ContivService, InterfaceName, ServicePort,
+    Snapshot, TrafficPolicy,
 };
 
 /// The destination of a flow.
@@ -52,12 +52,19 @@ pub enum Rule {
 impl Rule {
     /// The rule for this kind of frontend and client.
     pub(super) const fn of(service: &ContivService, kind: FrontendKind, client: Client) -> Self {
-        match (kind, service.internal_policy, service.external_policy, client) {
+        match (
+            kind,
+            service.internal_policy,
+            service.external_policy,
+            client,
+        ) {
             (FrontendKind::ClusterIp, TrafficPolicy::Cluster, ..) => Self::InternalCluster,
             (FrontendKind::ClusterIp, TrafficPolicy::Local, ..) => Self::InternalLocal,
             (_, _, TrafficPolicy::Cluster, _) => Self::ExternalCluster,
             (_, _, TrafficPolicy::Local, Client::External) => Self::ExternalLocal,
-            (_, _, TrafficPolicy::Local, Client::LocalPod | Client::Node) => Self::ExternalLocalFromInside,
+            (_, _, TrafficPolicy::Local, Client::LocalPod | Client::Node) => {
+                Self::ExternalLocalFromInside
+            }
         }
     }
 
@@ -84,7 +91,10 @@ pub enum Pool {
 
 /// A backend that may get the connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, named in the JSON form")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, named in the JSON form"
+)]
 pub struct Candidate {
     /// Its address.
     pub address: IpAddr,
@@ -165,7 +175,10 @@ impl Masquerade {
     pub const fn is_hidden(self) -> bool {
         matches!(
             self,
-            Self::HiddenNotAPod | Self::HiddenForAll | Self::HiddenByExternalCluster | Self::HiddenForNode
+            Self::HiddenNotAPod
+                | Self::HiddenForAll
+                | Self::HiddenByExternalCluster
+                | Self::HiddenForNode
         )
     }
 }
@@ -207,7 +220,10 @@ pub(super) fn deliver(
 ) -> Option<Delivery> {
     let (backends, pool) = select(port, rule.is_local(), flow);
     let weight_of = |backend: &Backend| backend.weight.max(1);
-    let total: f64 = backends.iter().map(|backend| f64::from(weight_of(backend))).sum();
+    let total: f64 = backends
+        .iter()
+        .map(|backend| f64::from(weight_of(backend)))
+        .sum();
     let candidate = |backend: &Backend| Candidate {
         address: backend.address,
         port: backend.port,
@@ -235,7 +251,12 @@ fn masquerade_sources(flow: &Flow, snapshot: &Snapshot) -> BTreeMap<InterfaceNam
         let source = sources.iter().find(|source| flow.is_of_family(source))?;
         Some((name.clone(), *source))
     };
-    snapshot.node.masquerade_sources.iter().filter_map(of_family).collect()
+    snapshot
+        .node
+        .masquerade_sources
+        .iter()
+        .filter_map(of_family)
+        .collect()
 }
 
 /// kube-proxy's `CategorizeEndpoints`, for one kind of traffic. Written separately from [`ServicePort::cluster_backends`], so

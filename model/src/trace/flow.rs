@@ -37,7 +37,13 @@ impl Flow {
     pub fn new(from: IpAddr, to: SocketAddr, protocol: Protocol) -> Result<Self, MixedFamilies> {
         let (to, port) = (to.ip(), to.port());
         if from.is_ipv4() == to.is_ipv4() {
-            Ok(Self { from, interface: None, to, port, protocol })
+            Ok(Self {
+                from,
+                interface: None,
+                to,
+                port,
+                protocol,
+            })
         } else {
             Err(MixedFamilies { from, to })
         }
@@ -47,7 +53,10 @@ impl Flow {
     /// one.
     #[must_use]
     pub fn by_interface(self, interface: InterfaceName) -> Self {
-        Self { interface: Some(interface), ..self }
+        Self {
+            interface: Some(interface),
+            ..self
+        }
     }
 
     /// The interface where it arrives; none if it is unknown, or if the client is a process of this node.
@@ -87,7 +96,12 @@ impl fmt::Display for Flow {
         if let Some(interface) = &self.interface {
             write!(f, "%{interface}")?;
         }
-        write!(f, " to {}/{}", SocketAddr::new(self.to, self.port), self.protocol)
+        write!(
+            f,
+            " to {}/{}",
+            SocketAddr::new(self.to, self.port),
+            self.protocol
+        )
     }
 }
 
@@ -109,7 +123,9 @@ impl Client {
     /// checks in this order.
     pub fn of(flow: &Flow, node: &NodeFacts) -> Self {
         let comes_by = |interface: &InterfaceName| {
-            node.pod_interfaces.iter().any(|pattern| pattern.matches(&interface.0))
+            node.pod_interfaces
+                .iter()
+                .any(|pattern| pattern.matches(&interface.0))
         };
         let is_pod = node.pod_cidrs.iter().any(|range| range.contains(flow.from))
             || flow.interface.as_ref().is_some_and(comes_by);

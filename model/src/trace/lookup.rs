@@ -57,7 +57,12 @@ pub(super) struct Claim<'a> {
 
 impl Claim<'_> {
     pub(super) fn matched_port(&self) -> MatchedPort {
-        let ServicePort { name, port, protocol, .. } = self.port;
+        let ServicePort {
+            name,
+            port,
+            protocol,
+            ..
+        } = self.port;
         MatchedPort {
             service: self.service.id.clone(),
             name: Arc::clone(name),
@@ -72,7 +77,11 @@ impl Claim<'_> {
 pub(super) fn find<'a>(snapshot: &'a Snapshot, flow: &Flow) -> (Option<Claim<'a>>, Vec<LostClaim>) {
     let mut lost = Vec::new();
     let mut held = Vec::new();
-    for claim in snapshot.services.values().flat_map(|service| claims(service, snapshot, flow)) {
+    for claim in snapshot
+        .services
+        .values()
+        .flat_map(|service| claims(service, snapshot, flow))
+    {
         match claim.service.lost.get(&claim.frontend) {
             None => held.push(claim),
             Some(holder) => lost.push(LostClaim {
@@ -106,8 +115,17 @@ fn claims<'a>(service: &'a ContivService, snapshot: &'a Snapshot, flow: &Flow) -
     let of_port = |port: &'a ServicePort| {
         let kind = address_kind(service, address).filter(|_| port.port == number);
         let by_address = kind.map(|kind| {
-            let frontend = Frontend::Address { address, protocol, port: number };
-            Claim { service, port, kind, frontend }
+            let frontend = Frontend::Address {
+                address,
+                protocol,
+                port: number,
+            };
+            Claim {
+                service,
+                port,
+                kind,
+                frontend,
+            }
         });
         let has_node_port =
             is_node_address && port.node_port == Some(number) && is_in_family(service, address);
@@ -115,11 +133,19 @@ fn claims<'a>(service: &'a ContivService, snapshot: &'a Snapshot, flow: &Flow) -
             service,
             port,
             kind: FrontendKind::NodePort,
-            frontend: Frontend::NodePort { protocol, port: number },
+            frontend: Frontend::NodePort {
+                protocol,
+                port: number,
+            },
         });
         by_address.into_iter().chain(by_node_port)
     };
-    service.ports.iter().filter(|port| port.protocol == protocol).flat_map(of_port).collect()
+    service
+        .ports
+        .iter()
+        .filter(|port| port.protocol == protocol)
+        .flat_map(of_port)
+        .collect()
 }
 
 /// The kind of this address for the service. One that is both a cluster IP and an external IP counts as a cluster IP.
@@ -140,5 +166,8 @@ fn address_kind(service: &ContivService, address: IpAddr) -> Option<FrontendKind
 /// A service has the families of its cluster IPs; one without any has both.
 fn is_in_family(service: &ContivService, address: IpAddr) -> bool {
     let families = &service.cluster_ips;
-    families.is_empty() || families.iter().any(|cluster_ip| cluster_ip.is_ipv4() == address.is_ipv4())
+    families.is_empty()
+        || families
+            .iter()
+            .any(|cluster_ip| cluster_ip.is_ipv4() == address.is_ipv4())
 }

@@ -95,10 +95,14 @@ pub enum DropReason {
 pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
     let client = Client::of(flow, &snapshot.node);
     let (claim, lost) = find(snapshot, flow);
-    let closed = flow.interface().filter(|name| !snapshot.node.serves_at(Some(*name)));
+    let closed = flow
+        .interface()
+        .filter(|name| !snapshot.node.serves_at(Some(*name)));
     let verdict = match &claim {
         _ if closed.is_some() && client != Client::Node && is_service(snapshot, flow) => {
-            Verdict::Dropped(DropReason::Interface(closed.cloned().unwrap_or_else(|| InterfaceName::new(""))))
+            Verdict::Dropped(DropReason::Interface(
+                closed.cloned().unwrap_or_else(|| InterfaceName::new("")),
+            ))
         }
         Some(claim) => service_verdict(claim, flow, client, snapshot),
         None => no_service_verdict(snapshot, flow, client),
@@ -115,7 +119,12 @@ pub fn trace(snapshot: &Snapshot, flow: &Flow) -> Trace {
 }
 
 fn service_verdict(claim: &Claim<'_>, flow: &Flow, client: Client, snapshot: &Snapshot) -> Verdict {
-    let Claim { service, port, kind, .. } = *claim;
+    let Claim {
+        service,
+        port,
+        kind,
+        ..
+    } = *claim;
     if kind != FrontendKind::NodePort && !service.assignment.addresses.translates() {
         return Verdict::Routed;
     }
@@ -126,10 +135,17 @@ fn service_verdict(claim: &Claim<'_>, flow: &Flow, client: Client, snapshot: &Sn
     if let Some(delivery) = deliver(service, port, rule, flow, client, snapshot) {
         return Verdict::Backends(delivery);
     }
-    let is_served_elsewhere = port.backends.iter().any(|backend| flow.is_of_family(&backend.address));
+    let is_served_elsewhere = port
+        .backends
+        .iter()
+        .any(|backend| flow.is_of_family(&backend.address));
     match rule {
-        Rule::InternalLocal if is_served_elsewhere => Verdict::Dropped(DropReason::InternalPolicyLocal),
-        Rule::ExternalLocal if is_served_elsewhere => Verdict::Dropped(DropReason::ExternalPolicyLocal),
+        Rule::InternalLocal if is_served_elsewhere => {
+            Verdict::Dropped(DropReason::InternalPolicyLocal)
+        }
+        Rule::ExternalLocal if is_served_elsewhere => {
+            Verdict::Dropped(DropReason::ExternalPolicyLocal)
+        }
         // There is none of the flow's family.
         _ if !port.backends.is_empty() => Verdict::Rejected(RejectReason::BackendsOfOtherFamily),
         _ => Verdict::Rejected(RejectReason::NoBackends),
@@ -151,10 +167,15 @@ fn forbidding_ranges(
         FrontendKind::ExternalIp => false,
         FrontendKind::NodePort => service.source_ranges_on_node_ports,
     };
-    let of_family = service.source_ranges.iter().filter(|range| flow.is_of_family(&range.ip()));
+    let of_family = service
+        .source_ranges
+        .iter()
+        .filter(|range| flow.is_of_family(&range.ip()));
     let ranges: BTreeSet<IpNetwork> = of_family.copied().collect();
-    let is_allowed =
-        ranges.is_empty() || ranges.iter().any(|range| range.prefix() == 0 || range.contains(flow.from()));
+    let is_allowed = ranges.is_empty()
+        || ranges
+            .iter()
+            .any(|range| range.prefix() == 0 || range.contains(flow.from()));
     (is_restricted && !is_allowed).then_some(ranges)
 }
 
@@ -164,7 +185,11 @@ fn no_service_verdict(snapshot: &Snapshot, flow: &Flow, client: Client) -> Verdi
         service.assignment.addresses.translates() && service.cluster_ips.contains(&to)
     };
     let owner = snapshot.services.values().find(has_it);
-    let range = snapshot.node.service_cidrs.iter().find(|range| range.contains(to));
+    let range = snapshot
+        .node
+        .service_cidrs
+        .iter()
+        .find(|range| range.contains(to));
     match (owner, range) {
         (Some(service), _) => Verdict::Rejected(RejectReason::UnknownPort(service.id.clone())),
         (None, Some(range)) => Verdict::Dropped(DropReason::UnallocatedAddress(*range)),

@@ -122,7 +122,11 @@ impl Display for EndpointPortName {
 impl Display for ServicePortName {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.port, self.protocol)?;
-        if self.name.is_empty() { Ok(()) } else { write!(f, " ({})", self.name) }
+        if self.name.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", self.name)
+        }
     }
 }
 
@@ -216,5 +220,9 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 }
 
 fn joined<T: Display>(items: &BTreeSet<T>) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    items
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

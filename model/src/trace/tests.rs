@@ -31,7 +31,10 @@ fn range(text: &str) -> IpNetwork {
 }
 
 fn local_backend() -> Backend {
-    Backend { local: true, ..Backend::new(LOCAL.parse().unwrap()) }
+    Backend {
+        local: true,
+        ..Backend::new(LOCAL.parse().unwrap())
+    }
 }
 
 fn remote_backend() -> Backend {
@@ -67,13 +70,22 @@ fn snapshot_of(services: Vec<ContivService>) -> Snapshot {
         service_cidrs: BTreeSet::from([range("10.96.0.0/16")]),
         ..NodeFacts::default()
     };
-    let services: BTreeMap<_, _> =
-        services.into_iter().map(|service| (service.id.clone(), Arc::new(service))).collect();
-    Snapshot { services, node, ..Snapshot::default() }
+    let services: BTreeMap<_, _> = services
+        .into_iter()
+        .map(|service| (service.id.clone(), Arc::new(service)))
+        .collect();
+    Snapshot {
+        services,
+        node,
+        ..Snapshot::default()
+    }
 }
 
 fn traced(snapshot: &Snapshot, from: &str, to: &str) -> Trace {
-    trace(snapshot, &Flow::new(ip(from), to.parse().unwrap(), Protocol::Tcp).unwrap())
+    trace(
+        snapshot,
+        &Flow::new(ip(from), to.parse().unwrap(), Protocol::Tcp).unwrap(),
+    )
 }
 
 fn verdict(service: ContivService, from: &str, to: &str) -> Verdict {
@@ -89,5 +101,9 @@ fn delivery(service: ContivService, from: &str, to: &str) -> Delivery {
 
 /// The endpoints of the candidates.
 fn endpoints(delivery: &Delivery) -> Vec<String> {
-    delivery.candidates.iter().map(|candidate| candidate.endpoint().to_string()).collect()
+    delivery
+        .candidates
+        .iter()
+        .map(|candidate| candidate.endpoint().to_string())
+        .collect()
 }

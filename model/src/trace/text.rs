@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::{
-    Affinity, Candidate, Client, Delivery, Detection, DropReason, FrontendKind, Masquerade, MatchedPort,
-    Pool, RejectReason, Rule, Trace, Verdict,
+    Affinity, Candidate, Client, Delivery, Detection, DropReason, FrontendKind, Masquerade,
+    MatchedPort, Pool, RejectReason, Rule, Trace, Verdict,
 };
 use crate::BackendState;
 
@@ -14,7 +14,9 @@ impl Display for Trace {
         let client = match (self.client, self.detection) {
             (Client::LocalPod, _) => "a pod of this node",
             (Client::Node, _) => "this node itself",
-            (Client::External, Detection::Known) => "external: neither this node nor one of its pods",
+            (Client::External, Detection::Known) => {
+                "external: neither this node nor one of its pods"
+            }
             (Client::External, Detection::Unknown) => {
                 "external: no range or interface of pods is known, so pods of this node count as external too"
             }
@@ -41,7 +43,11 @@ impl Display for Trace {
         match &self.verdict {
             Verdict::Backends(delivery) => write_delivery(f, delivery)?,
             Verdict::Rejected(reason) => {
-                line(f, "verdict", "REJECTED: the client is refused at once (TCP reset or ICMP error)")?;
+                line(
+                    f,
+                    "verdict",
+                    "REJECTED: the client is refused at once (TCP reset or ICMP error)",
+                )?;
                 line(f, "why", reason)?;
             }
             Verdict::Dropped(reason) => {
@@ -49,11 +55,23 @@ impl Display for Trace {
                 line(f, "why", reason)?;
             }
             Verdict::Routed => {
-                line(f, "verdict", "ROUTED: it is left as it is, and routes lead to the backends")?;
-                line(f, "why", "the renderer route carries this service; `ip route get` says where to")?;
+                line(
+                    f,
+                    "verdict",
+                    "ROUTED: it is left as it is, and routes lead to the backends",
+                )?;
+                line(
+                    f,
+                    "why",
+                    "the renderer route carries this service; `ip route get` says where to",
+                )?;
             }
             Verdict::Egress => {
-                line(f, "verdict", "EGRESS: it leaves the cluster with the address of this node")?;
+                line(
+                    f,
+                    "verdict",
+                    "EGRESS: it leaves the cluster with the address of this node",
+                )?;
                 line(
                     f,
                     "why",
@@ -61,10 +79,16 @@ impl Display for Trace {
                 )?;
             }
             Verdict::Untouched => {
-                line(f, "verdict", "UNTOUCHED: no service answers there; routing and other tools decide")?;
+                line(
+                    f,
+                    "verdict",
+                    "UNTOUCHED: no service answers there; routing and other tools decide",
+                )?;
             }
         }
-        self.reasons.iter().try_for_each(|reason| line(f, "why", reason))
+        self.reasons
+            .iter()
+            .try_for_each(|reason| line(f, "why", reason))
     }
 }
 
@@ -90,48 +114,99 @@ impl Display for MatchedPort {
 fn write_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
     match delivery.candidates.len() {
         1 => line(f, "verdict", "SERVED by one backend")?,
-        count => line(f, "verdict", format_args!("SERVED by one of {count} backends"))?,
+        count => line(
+            f,
+            "verdict",
+            format_args!("SERVED by one of {count} backends"),
+        )?,
     }
-    line(f, "why", format_args!("{}; {}", rule(delivery.rule), pool(delivery)))?;
-    let width = delivery.candidates.iter().map(|it| it.endpoint().to_string().len()).max().unwrap_or(0);
+    line(
+        f,
+        "why",
+        format_args!("{}; {}", rule(delivery.rule), pool(delivery)),
+    )?;
+    let width = delivery
+        .candidates
+        .iter()
+        .map(|it| it.endpoint().to_string().len())
+        .max()
+        .unwrap_or(0);
     for candidate in &delivery.candidates {
         line(f, "backend", row(candidate, width)?)?;
     }
     line(f, "source", source(delivery.masquerade))?;
     if delivery.masquerade.is_hidden() {
-        for candidate in delivery.candidates.iter().filter(|candidate| candidate.stays) {
-            let endpoint = candidate.endpoint();
-            line(f, "", format_args!("but kept if {endpoint} is chosen: that is this node itself"))?;
-        }
-    } else {
-        for candidate in delivery.candidates.iter().filter(|candidate| candidate.hairpin) {
-            let endpoint = candidate.endpoint();
-            line(f, "", format_args!("but hidden if {endpoint} is chosen: the client is that backend"))?;
-        }
-        for candidate in delivery.candidates.iter().filter(|candidate| candidate.egress) {
+        for candidate in delivery
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.stays)
+        {
             let endpoint = candidate.endpoint();
             line(
                 f,
                 "",
-                format_args!("but masqueraded if {endpoint} is chosen: that is outside the cluster"),
+                format_args!("but kept if {endpoint} is chosen: that is this node itself"),
+            )?;
+        }
+    } else {
+        for candidate in delivery
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.hairpin)
+        {
+            let endpoint = candidate.endpoint();
+            line(
+                f,
+                "",
+                format_args!("but hidden if {endpoint} is chosen: the client is that backend"),
+            )?;
+        }
+        for candidate in delivery
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.egress)
+        {
+            let endpoint = candidate.endpoint();
+            line(
+                f,
+                "",
+                format_args!(
+                    "but masqueraded if {endpoint} is chosen: that is outside the cluster"
+                ),
             )?;
         }
     }
-    if delivery.candidates.iter().any(|candidate| delivery.is_hidden_from(candidate)) {
+    if delivery
+        .candidates
+        .iter()
+        .any(|candidate| delivery.is_hidden_from(candidate))
+    {
         for (interface, source) in &delivery.masquerade_sources {
-            line(f, "", format_args!("masqueraded as {source} where it leaves by {interface}"))?;
+            line(
+                f,
+                "",
+                format_args!("masqueraded as {source} where it leaves by {interface}"),
+            )?;
         }
     }
     match delivery.affinity {
-        Affinity::None => line(f, "affinity", "none: each connection draws a backend at random, by weight"),
+        Affinity::None => line(
+            f,
+            "affinity",
+            "none: each connection draws a backend at random, by weight",
+        ),
         Affinity::Timeout { seconds } => line(
             f,
             "affinity",
-            format_args!("a client keeps its backend until {seconds} s after its last new connection"),
+            format_args!(
+                "a client keeps its backend until {seconds} s after its last new connection"
+            ),
         ),
-        Affinity::ClientAddress => {
-            line(f, "affinity", "the client's address decides: the same backend while the backends stay")
-        }
+        Affinity::ClientAddress => line(
+            f,
+            "affinity",
+            "the client's address decides: the same backend while the backends stay",
+        ),
     }
 }
 
@@ -139,8 +214,16 @@ fn write_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
 fn row(candidate: &Candidate, width: usize) -> Result<String, fmt::Error> {
     let Candidate { share, weight, .. } = candidate;
     let mut row = String::new();
-    write!(row, "{:<width$}  {share:>5.1} %, weight {weight}", candidate.endpoint().to_string())?;
-    row.push_str(if candidate.local { ", on this node" } else { ", elsewhere" });
+    write!(
+        row,
+        "{:<width$}  {share:>5.1} %, weight {weight}",
+        candidate.endpoint().to_string()
+    )?;
+    row.push_str(if candidate.local {
+        ", on this node"
+    } else {
+        ", elsewhere"
+    });
     row.push_str(match candidate.state {
         BackendState::Ready => ", ready",
         BackendState::Terminating => ", terminating",
@@ -179,11 +262,15 @@ const fn source(masquerade: Masquerade) -> &'static str {
         Masquerade::KeptForPodByExternalLocal => {
             "kept: a local pod connects to an external address, external policy Local"
         }
-        Masquerade::KeptByExternalLocal => "kept: external policy Local preserves the client's address",
+        Masquerade::KeptByExternalLocal => {
+            "kept: external policy Local preserves the client's address"
+        }
         Masquerade::HiddenNotAPod => {
             "masqueraded: to a cluster IP, and not from a local pod; the answer must come back through this node"
         }
-        Masquerade::HiddenForAll => "masqueraded: to a cluster IP, and every client is (masquerade-all)",
+        Masquerade::HiddenForAll => {
+            "masqueraded: to a cluster IP, and every client is (masquerade-all)"
+        }
         Masquerade::HiddenByExternalCluster => {
             "masqueraded: external policy Cluster; the answer must come back through this node"
         }

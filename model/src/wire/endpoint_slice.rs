@@ -16,8 +16,11 @@ use crate::{
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-const ADDRESS_TYPES: [(&str, AddressType); 3] =
-    [("IPv4", AddressType::Ipv4), ("IPv6", AddressType::Ipv6), ("FQDN", AddressType::Fqdn)];
+const ADDRESS_TYPES: [(&str, AddressType); 3] = [
+    ("IPv4", AddressType::Ipv4),
+    ("IPv6", AddressType::Ipv6),
+    ("FQDN", AddressType::Fqdn),
+];
 
 pub(super) fn validate(message: &proto::EndpointSlice) -> Validated<EndpointSlice> {
     let mut problems = Problems::default();
@@ -25,10 +28,19 @@ pub(super) fn validate(message: &proto::EndpointSlice) -> Validated<EndpointSlic
     problems.check("metadata.name", field::name(&message.name));
 
     let id = EndpointSliceId::new(message.namespace.as_str(), message.name.as_str());
-    let address_type = problems.word("addressType", &message.address_type, &ADDRESS_TYPES, AddressType::Fqdn);
+    let address_type = problems.word(
+        "addressType",
+        &message.address_type,
+        &ADDRESS_TYPES,
+        AddressType::Fqdn,
+    );
     let usable = address_type != AddressType::Fqdn;
-    let endpoints =
-        message.endpoints.iter().enumerate().filter(|_| usable).filter_map(|(e, endpoint)| {
+    let endpoints = message
+        .endpoints
+        .iter()
+        .enumerate()
+        .filter(|_| usable)
+        .filter_map(|(e, endpoint)| {
             self::endpoint(e, endpoint, address_type, &id.namespace, &mut problems)
         });
     let endpoints = collect_exact(message.endpoints.len(), endpoints).into_boxed_slice();
@@ -52,7 +64,11 @@ pub(super) fn validate(message: &proto::EndpointSlice) -> Validated<EndpointSlic
 
 fn service(message: &proto::EndpointSlice, id: &EndpointSliceId) -> Option<ServiceId> {
     let name = match message.service_name.as_str() {
-        "" => message.labels.get(SERVICE_LABEL).map(String::as_str).filter(|name| !name.is_empty())?,
+        "" => message
+            .labels
+            .get(SERVICE_LABEL)
+            .map(String::as_str)
+            .filter(|name| !name.is_empty())?,
         name => name,
     };
     let headless = message.labels.contains_key(label::HEADLESS);
@@ -74,24 +90,45 @@ fn endpoint(
         return None;
     };
     let path = format_args!("endpoints[{index}].addresses[0]");
-    let ip = problems
-        .address(path, first, |text| field::routable_ip(text).and_then(|ip| check_type(ip, address_type)))?;
+    let ip = problems.address(path, first, |text| {
+        field::routable_ip(text).and_then(|ip| check_type(ip, address_type))
+    })?;
     let conditions = endpoint.conditions.unwrap_or_default();
     Some(SliceEndpoint {
-        address: endpoints::address(ip, &endpoint.node_name, endpoint.target_ref.as_ref(), namespace),
+        address: endpoints::address(
+            ip,
+            &endpoint.node_name,
+            endpoint.target_ref.as_ref(),
+            namespace,
+        ),
         conditions: Conditions {
             ready: conditions.ready.unwrap_or(Conditions::READY.ready),
             serving: conditions.serving.unwrap_or(Conditions::READY.serving),
-            terminating: conditions.terminating.unwrap_or(Conditions::READY.terminating),
+            terminating: conditions
+                .terminating
+                .unwrap_or(Conditions::READY.terminating),
         },
-        hints: endpoint.hints.as_ref().map(hints).filter(|hints| !hints.is_empty()).map(Box::new),
+        hints: endpoint
+            .hints
+            .as_ref()
+            .map(hints)
+            .filter(|hints| !hints.is_empty())
+            .map(Box::new),
     })
 }
 
 fn hints(hints: &proto::endpoint_slice::Hints) -> Hints {
     Hints {
-        nodes: hints.for_nodes.iter().map(|node| NodeName::new(node.as_str())).collect(),
-        zones: hints.for_zones.iter().map(|zone| zone.as_str().into()).collect(),
+        nodes: hints
+            .for_nodes
+            .iter()
+            .map(|node| NodeName::new(node.as_str()))
+            .collect(),
+        zones: hints
+            .for_zones
+            .iter()
+            .map(|zone| zone.as_str().into())
+            .collect(),
     }
 }
 
@@ -100,17 +137,30 @@ fn check_type(ip: IpAddr, address_type: AddressType) -> Result<IpAddr, String> {
         return Ok(ip);
     }
     let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
-    Err(format!("{ip} is an {family} address, which addressType does not allow in this slice"))
+    Err(format!(
+        "{ip} is an {family} address, which addressType does not allow in this slice"
+    ))
 }
 
 /// None, without a problem, for a port that kube-proxy ignores: one without a name or number.
-fn port(index: usize, port: &proto::endpoint_slice::Port, problems: &mut Problems) -> Option<EndpointPort> {
+fn port(
+    index: usize,
+    port: &proto::endpoint_slice::Port,
+    problems: &mut Problems,
+) -> Option<EndpointPort> {
     let path = format_args!("ports[{index}]");
     let name = port.name.as_deref();
     let number = match port.port {
         None | Some(0) => None,
         Some(number) => problems.check(format_args!("{path}.port"), field::port(number)),
     };
-    let protocol = problems.known(format_args!("{path}.protocol"), field::protocol(&port.protocol));
-    Some(EndpointPort { name: name?.into(), protocol: protocol?, port: number? })
+    let protocol = problems.known(
+        format_args!("{path}.protocol"),
+        field::protocol(&port.protocol),
+    );
+    Some(EndpointPort {
+        name: name?.into(),
+        protocol: protocol?,
+        port: number?,
+    })
 }

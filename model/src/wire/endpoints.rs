@@ -23,20 +23,36 @@ pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
     let mut subsets = Vec::with_capacity(message.endpoint_subsets.len());
     for (s, subset) in message.endpoint_subsets.iter().enumerate() {
         let path = format_args!("subsets[{s}]");
-        let addresses = subset.addresses.iter().enumerate().filter_map(|(a, address)| {
-            let ip = problems.address(
-                format_args!("{path}.addresses[{a}].ip"),
-                &address.ip,
-                field::routable_ip,
-            )?;
-            Some(self::address(ip, &address.node_name, address.target_ref.as_ref(), &id.namespace))
-        });
+        let addresses = subset
+            .addresses
+            .iter()
+            .enumerate()
+            .filter_map(|(a, address)| {
+                let ip = problems.address(
+                    format_args!("{path}.addresses[{a}].ip"),
+                    &address.ip,
+                    field::routable_ip,
+                )?;
+                Some(self::address(
+                    ip,
+                    &address.node_name,
+                    address.target_ref.as_ref(),
+                    &id.namespace,
+                ))
+            });
         let addresses: Vec<EndpointAddress> = collect_exact(subset.addresses.len(), addresses);
         let ports = subset.ports.iter().enumerate().filter_map(|(p, port)| {
             let path = format_args!("{path}.ports[{p}]");
             let number = problems.check(format_args!("{path}.port"), field::port(port.port));
-            let protocol = problems.known(format_args!("{path}.protocol"), field::protocol(&port.protocol));
-            Some(EndpointPort { name: port.name.as_str().into(), protocol: protocol?, port: number? })
+            let protocol = problems.known(
+                format_args!("{path}.protocol"),
+                field::protocol(&port.protocol),
+            );
+            Some(EndpointPort {
+                name: port.name.as_str().into(),
+                protocol: protocol?,
+                port: number?,
+            })
         });
         let ports: Vec<EndpointPort> = collect_exact(subset.ports.len(), ports);
         subsets.push(EndpointSubset { addresses, ports });
@@ -62,11 +78,17 @@ pub(super) fn address(
     target: Option<&proto::ObjectReference>,
     namespace: &Arc<str>,
 ) -> EndpointAddress {
-    let pod = target.filter(|target| target.kind == "Pod" && !target.name.is_empty()).map(|target| {
-        let same = target.namespace.is_empty() || *target.namespace == **namespace;
-        let namespace = if same { namespace.clone() } else { target.namespace.as_str().into() };
-        PodId::new(namespace, target.name.as_str())
-    });
+    let pod = target
+        .filter(|target| target.kind == "Pod" && !target.name.is_empty())
+        .map(|target| {
+            let same = target.namespace.is_empty() || *target.namespace == **namespace;
+            let namespace = if same {
+                namespace.clone()
+            } else {
+                target.namespace.as_str().into()
+            };
+            PodId::new(namespace, target.name.as_str())
+        });
     let node_name = (!node_name.is_empty()).then(|| NodeName::new(node_name));
     EndpointAddress { ip, node_name, pod }
 }

@@ -64,7 +64,11 @@ pub struct Findings {
 }
 
 fn join(problems: &[FieldError]) -> String {
-    problems.iter().map(FieldError::to_string).collect::<Vec<_>>().join("; ")
+    problems
+        .iter()
+        .map(FieldError::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// A usable object, and what was found in its fields; or all invalid fields of one that is not usable.
@@ -84,21 +88,34 @@ pub(super) struct Problems {
 impl Problems {
     /// Reports that a field is invalid.
     pub(super) fn add(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
-        self.errors.push(FieldError { field: field.to_string(), problem: problem.into() });
+        self.errors.push(FieldError {
+            field: field.to_string(),
+            problem: problem.into(),
+        });
     }
 
     /// Reports that a field is invalid, which does not prevent the object's use.
     pub(super) fn tolerate(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
-        self.findings.invalid.push(FieldError { field: field.to_string(), problem: problem.into() });
+        self.findings.invalid.push(FieldError {
+            field: field.to_string(),
+            problem: problem.into(),
+        });
     }
 
     /// Warns of a valid field that has no effect, or not the one that its author probably expects.
     pub(super) fn warn(&mut self, field: impl fmt::Display, reason: impl Into<String>) {
-        self.findings.warnings.push(FieldWarning { field: field.to_string(), reason: reason.into() });
+        self.findings.warnings.push(FieldWarning {
+            field: field.to_string(),
+            reason: reason.into(),
+        });
     }
 
     /// The value of a field, or none after its problem was added.
-    pub(super) fn check<T>(&mut self, field: impl fmt::Display, checked: Result<T, String>) -> Option<T> {
+    pub(super) fn check<T>(
+        &mut self,
+        field: impl fmt::Display,
+        checked: Result<T, String>,
+    ) -> Option<T> {
         checked.map_err(|problem| self.add(field, problem)).ok()
     }
 
@@ -130,7 +147,10 @@ impl Problems {
     ) -> Result<T, String> {
         check(text).or_else(|problem| {
             let plain = without_leading_zeros(text);
-            let address = check(&plain).ok().filter(|_| *plain != *text).ok_or(problem)?;
+            let address = check(&plain)
+                .ok()
+                .filter(|_| *plain != *text)
+                .ok_or(problem)?;
             self.tolerate(
                 field,
                 format!("{text:?} has leading zeros; read as {plain}, in decimal; write that"),
@@ -141,7 +161,10 @@ impl Problems {
 
     /// Records that an address is left out. It is an error if the object has no other address.
     pub(super) fn leave_out(&mut self, field: impl fmt::Display, problem: impl Into<String>) {
-        self.left_out.push(FieldError { field: field.to_string(), problem: problem.into() });
+        self.left_out.push(FieldError {
+            field: field.to_string(),
+            problem: problem.into(),
+        });
     }
 
     /// Records that clients can reach the object without its own address, as with a node port.
@@ -157,24 +180,39 @@ impl Problems {
         words: &[(&str, T)],
         unknown: T,
     ) -> T {
-        self.known(field, field::word(text, words)).unwrap_or(unknown)
+        self.known(field, field::word(text, words))
+            .unwrap_or(unknown)
     }
 
     /// The value of a field, or none after a report that the value is unknown.
-    pub(super) fn known<T>(&mut self, field: impl fmt::Display, checked: Result<T, String>) -> Option<T> {
-        checked.map_err(|problem| self.tolerate(field, format!("{problem}; it is ignored"))).ok()
+    pub(super) fn known<T>(
+        &mut self,
+        field: impl fmt::Display,
+        checked: Result<T, String>,
+    ) -> Option<T> {
+        checked
+            .map_err(|problem| self.tolerate(field, format!("{problem}; it is ignored")))
+            .ok()
     }
 
     /// The object with what was found. An error if one of its fields is invalid, or if it has addresses and all of them are
     /// invalid: without them it would count as an object without addresses.
     pub(super) fn finish<T>(self, object: T) -> Validated<T> {
-        let Self { mut errors, mut findings, mut left_out, has_address } = self;
+        let Self {
+            mut errors,
+            mut findings,
+            mut left_out,
+            has_address,
+        } = self;
         if !errors.is_empty() || !left_out.is_empty() && !has_address {
             left_out.append(&mut errors);
             return Err(left_out);
         }
         for FieldError { field, problem } in left_out {
-            findings.invalid.push(FieldError { field, problem: format!("{problem}; it is left out") });
+            findings.invalid.push(FieldError {
+                field,
+                problem: format!("{problem}; it is left out"),
+            });
         }
         Ok((object, findings))
     }

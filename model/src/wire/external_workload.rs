@@ -11,7 +11,11 @@ use super::{
 pub(super) fn validate(message: &proto::ExternalWorkload) -> Validated<()> {
     let mut problems = Problems::default();
     for (i, ip) in message.workload_ips.iter().enumerate() {
-        problems.address(format_args!("spec.workloadIPs[{i}].ip"), ip, field::routable_ip);
+        problems.address(
+            format_args!("spec.workloadIPs[{i}].ip"),
+            ip,
+            field::routable_ip,
+        );
     }
     problems.finish(())
 }

@@ -10,25 +10,43 @@ use crate::Protocol;
 pub(super) fn port(number: i32) -> Result<u16, String> {
     match u16::try_from(number) {
         Ok(port) if port > 0 => Ok(port),
-        _ => Err(format!("{number} is not a port number; it must be from 1 to 65535")),
+        _ => Err(format!(
+            "{number} is not a port number; it must be from 1 to 65535"
+        )),
     }
 }
 
 /// A transport protocol, in upper or lower case. Empty means TCP, as in Kubernetes; Contiv read UDP.
 pub(super) fn protocol(text: &str) -> Result<Protocol, String> {
-    [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp), ("", Protocol::Tcp)]
-        .into_iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(text))
-        .map(|(_, protocol)| protocol)
-        .ok_or_else(|| format!("{text:?} is not a known protocol; it must be TCP, UDP or SCTP"))
+    [
+        ("TCP", Protocol::Tcp),
+        ("UDP", Protocol::Udp),
+        ("SCTP", Protocol::Sctp),
+        ("", Protocol::Tcp),
+    ]
+    .into_iter()
+    .find(|(name, _)| name.eq_ignore_ascii_case(text))
+    .map(|(_, protocol)| protocol)
+    .ok_or_else(|| format!("{text:?} is not a known protocol; it must be TCP, UDP or SCTP"))
 }
 
 /// One of the given words, each with its meaning.
 pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
-    words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning).ok_or_else(|| {
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect();
-        format!("{text:?} is not known here; it must be one of {}", known.join(", "))
-    })
+    words
+        .iter()
+        .find(|(word, _)| *word == text)
+        .map(|(_, meaning)| *meaning)
+        .ok_or_else(|| {
+            let known: Vec<&str> = words
+                .iter()
+                .map(|(word, _)| *word)
+                .filter(|word| !word.is_empty())
+                .collect();
+            format!(
+                "{text:?} is not known here; it must be one of {}",
+                known.join(", ")
+            )
+        })
 }
 
 /// An IP address. An IPv4-mapped IPv6 address becomes the IPv4 address.
@@ -52,12 +70,15 @@ pub(super) fn routable_ip(text: &str) -> Result<IpAddr, String> {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
         _ => return Ok(ip),
     };
-    Err(format!("{ip} is {special}; it must be one that other hosts can send to"))
+    Err(format!(
+        "{ip} is {special}; it must be one that other hosts can send to"
+    ))
 }
 
 /// A range without host bits.
 pub(super) fn cidr(text: &str) -> Result<IpNetwork, String> {
-    let problem = || format!("{text:?} is not an address range; write one as in 10.1.1.0/24 or fd00:1::/64");
+    let problem =
+        || format!("{text:?} is not an address range; write one as in 10.1.1.0/24 or fd00:1::/64");
     let parsed = text.trim();
     // The parser accepts a bare address as a range of one address, which is never intended.
     if !parsed.contains('/') {
@@ -71,9 +92,9 @@ pub(super) fn cidr(text: &str) -> Result<IpNetwork, String> {
 pub(super) fn ip_of_interface(text: &str) -> Result<IpAddr, String> {
     match text.trim().parse::<IpNetwork>() {
         Ok(network) => Ok(network.ip().to_canonical()),
-        Err(_) => {
-            Err(format!("{text:?} is not an address with its prefix length; write one as in 192.168.16.2/24"))
-        }
+        Err(_) => Err(format!(
+            "{text:?} is not an address with its prefix length; write one as in 192.168.16.2/24"
+        )),
     }
 }
 
@@ -95,7 +116,10 @@ pub(super) fn label(text: &str) -> Result<(), String> {
     if text.as_bytes().iter().all(is_allowed) {
         return Ok(());
     }
-    match text.chars().find(|c| !u8::try_from(*c).is_ok_and(|byte| is_allowed(&byte))) {
+    match text
+        .chars()
+        .find(|c| !u8::try_from(*c).is_ok_and(|byte| is_allowed(&byte)))
+    {
         None => Ok(()),
         Some(c) => Err(format!(
             "{text:?} holds the character {c:?}; only letters, digits, hyphens, underscores and dots are allowed"
@@ -112,15 +136,21 @@ mod tests {
         assert_eq!(port(1), Ok(1));
         assert_eq!(port(65_535), Ok(65_535));
         for wrong in [i32::MIN, -1, 0, 65_536, 65_616, i32::MAX] {
-            assert!(port(wrong).unwrap_err().contains("from 1 to 65535"), "{wrong}");
+            assert!(
+                port(wrong).unwrap_err().contains("from 1 to 65535"),
+                "{wrong}"
+            );
         }
     }
 
     #[test]
     fn protocols_are_read_in_any_case_and_tcp_is_default() {
-        for (text, expected) in
-            [("TCP", Protocol::Tcp), ("udp", Protocol::Udp), ("Sctp", Protocol::Sctp), ("", Protocol::Tcp)]
-        {
+        for (text, expected) in [
+            ("TCP", Protocol::Tcp),
+            ("udp", Protocol::Udp),
+            ("Sctp", Protocol::Sctp),
+            ("", Protocol::Tcp),
+        ] {
             assert_eq!(protocol(text), Ok(expected));
         }
         assert!(protocol("ICMP").unwrap_err().contains("TCP, UDP or SCTP"));

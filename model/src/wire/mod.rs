@@ -51,15 +51,27 @@ pub struct Decoded {
 /// # Errors
 /// As [`decode`].
 pub fn decode_all(key: &Key, value: &[u8], create_revision: i64) -> Result<Decoded, WireError> {
-    let mut message = contiv_proto::Object::decode(key, value)
-        .map_err(|source| WireError::Undecodable { object: key.to_string(), source })?;
+    let mut message =
+        contiv_proto::Object::decode(key, value).map_err(|source| WireError::Undecodable {
+            object: key.to_string(),
+            source,
+        })?;
     let triggered = match &mut message {
-        contiv_proto::Object::EndpointSlice(slice) => slice.annotations.remove(LAST_CHANGE_TRIGGER_TIME),
+        contiv_proto::Object::EndpointSlice(slice) => {
+            slice.annotations.remove(LAST_CHANGE_TRIGGER_TIME)
+        }
         _ => None,
     };
-    let (object, findings) = validate(&message, create_revision)
-        .map_err(|problems| WireError::Invalid { object: key.to_string(), problems })?;
-    Ok(Decoded { object, findings, triggered })
+    let (object, findings) =
+        validate(&message, create_revision).map_err(|problems| WireError::Invalid {
+            object: key.to_string(),
+            problems,
+        })?;
+    Ok(Decoded {
+        object,
+        findings,
+        triggered,
+    })
 }
 
 /// The object that a key names. None for types that the processor does not use.
@@ -67,7 +79,9 @@ pub fn object_key(key: &Key) -> Option<ObjectKey> {
     Some(match key.kind() {
         Kind::Service => ObjectKey::Service(ServiceId::new(key.namespace(), key.name())),
         Kind::Endpoints => ObjectKey::Endpoints(ServiceId::new(key.namespace(), key.name())),
-        Kind::EndpointSlice => ObjectKey::EndpointSlice(EndpointSliceId::new(key.namespace(), key.name())),
+        Kind::EndpointSlice => {
+            ObjectKey::EndpointSlice(EndpointSliceId::new(key.namespace(), key.name()))
+        }
         Kind::Pod => ObjectKey::Pod(PodId::new(key.namespace(), key.name())),
         Kind::Node => ObjectKey::Node(NodeName::new(key.name())),
         // `Key` has checked that the name of such a key is a number.
@@ -115,21 +129,30 @@ pub fn validate(
 ) -> Result<(Option<Object>, Findings), Vec<FieldError>> {
     use contiv_proto::Object as Message;
     Ok(match message {
-        Message::Service(message) => wrapped(service::validate(message, create_revision)?, |service| {
-            Object::Service(Box::new(service))
-        }),
+        Message::Service(message) => {
+            wrapped(service::validate(message, create_revision)?, |service| {
+                Object::Service(Box::new(service))
+            })
+        }
         Message::Endpoints(message) => wrapped(endpoints::validate(message)?, Object::Endpoints),
-        Message::EndpointSlice(message) => wrapped(endpoint_slice::validate(message)?, Object::EndpointSlice),
+        Message::EndpointSlice(message) => {
+            wrapped(endpoint_slice::validate(message)?, Object::EndpointSlice)
+        }
         Message::Pod(message) => wrapped(pod::validate(message)?, Object::Pod),
         Message::Node(message) => wrapped(node::validate(message)?, Object::Node),
         Message::VppNode(message) => wrapped(vpp_node::validate(message)?, Object::VppNode),
-        Message::IpAllocation(message) => wrapped(ip_allocation::validate(message)?, Object::IpAllocation),
+        Message::IpAllocation(message) => {
+            wrapped(ip_allocation::validate(message)?, Object::IpAllocation)
+        }
         Message::ExternalWorkload(message) => (None, external_workload::validate(message)?.1),
         Message::Namespace(_) => (None, Findings::default()),
     })
 }
 
-fn wrapped<T>((object, findings): (T, Findings), wrap: fn(T) -> Object) -> (Option<Object>, Findings) {
+fn wrapped<T>(
+    (object, findings): (T, Findings),
+    wrap: fn(T) -> Object,
+) -> (Option<Object>, Findings) {
     (Some(wrap(object)), findings)
 }
 

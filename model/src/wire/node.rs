@@ -40,7 +40,10 @@ pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
     for (i, cidr) in message.pod_cidrs.iter().enumerate() {
         pod_cidrs.extend(problems.address(format_args!("spec.podCIDRs[{i}]"), cidr, field::cidr));
     }
-    let zone = message.labels.get(ZONE_LABEL).filter(|zone| !zone.is_empty());
+    let zone = message
+        .labels
+        .get(ZONE_LABEL)
+        .filter(|zone| !zone.is_empty());
     problems.finish(Node {
         name: NodeName::new(message.name.as_str()),
         internal_ips,
@@ -48,6 +51,9 @@ pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
         pod_cidrs,
         zone: zone.map(|zone| zone.as_str().into()),
         is_being_deleted: message.deletion_timestamp != 0
-            || message.taints.iter().any(|taint| taint.key == TO_BE_DELETED),
+            || message
+                .taints
+                .iter()
+                .any(|taint| taint.key == TO_BE_DELETED),
     })
 }

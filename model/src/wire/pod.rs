@@ -28,11 +28,17 @@ pub(super) fn validate(message: &proto::Pod) -> Validated<Pod> {
         ip => problems.address("status.hostIP", ip, field::ip),
     };
     // Contiv's reflector does not store the flag; the addresses imply it.
-    let host_network = message.host_network || host_ip.is_some_and(|host_ip| ips.contains(&host_ip));
+    let host_network =
+        message.host_network || host_ip.is_some_and(|host_ip| ips.contains(&host_ip));
     if matches!(message.phase.as_str(), "Succeeded" | "Failed") {
         ips.clear();
     }
     let id = PodId::new(message.namespace.as_str(), message.name.as_str());
     let weight = annotations::weight(&message.annotations, &mut problems);
-    problems.finish(Pod { id, ips, host_network, weight })
+    problems.finish(Pod {
+        id,
+        ips,
+        host_network,
+        weight,
+    })
 }

@@ -36,8 +36,11 @@ const SERVICE_TYPES: [(&str, ServiceType); 5] = [
     ("", ServiceType::ClusterIp),
 ];
 
-const POLICIES: [(&str, TrafficPolicy); 3] =
-    [("Cluster", TrafficPolicy::Cluster), ("Local", TrafficPolicy::Local), ("", TrafficPolicy::Cluster)];
+const POLICIES: [(&str, TrafficPolicy); 3] = [
+    ("Cluster", TrafficPolicy::Cluster),
+    ("Local", TrafficPolicy::Local),
+    ("", TrafficPolicy::Cluster),
+];
 
 const AFFINITIES: [(&str, bool); 3] = [("None", false), ("ClientIP", true), ("", false)];
 
@@ -50,12 +53,27 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Valida
     problems.check("metadata.namespace", field::name(&message.namespace));
     problems.check("metadata.name", field::name(&message.name));
 
-    let service_type =
-        problems.word("spec.type", &message.service_type, &SERVICE_TYPES, ServiceType::default());
-    let affinity = problems.word("spec.sessionAffinity", &message.session_affinity, &AFFINITIES, false);
+    let service_type = problems.word(
+        "spec.type",
+        &message.service_type,
+        &SERVICE_TYPES,
+        ServiceType::default(),
+    );
+    let affinity = problems.word(
+        "spec.sessionAffinity",
+        &message.session_affinity,
+        &AFFINITIES,
+        false,
+    );
     let mut policy = |field, text| problems.word(field, text, &POLICIES, TrafficPolicy::default());
-    let external_policy = policy("spec.externalTrafficPolicy", &message.external_traffic_policy);
-    let internal_policy = policy("spec.internalTrafficPolicy", &message.internal_traffic_policy);
+    let external_policy = policy(
+        "spec.externalTrafficPolicy",
+        &message.external_traffic_policy,
+    );
+    let internal_policy = policy(
+        "spec.internalTrafficPolicy",
+        &message.internal_traffic_policy,
+    );
     for (i, family) in message.ip_families.iter().enumerate() {
         problems.word(format_args!("spec.ipFamilies[{i}]"), family, &FAMILIES, ());
     }
@@ -77,7 +95,12 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Valida
         external_policy,
         internal_policy,
         source_ranges: source_ranges(message, service_type, &mut problems),
-        health_check_node_port: health_check_node_port(message, service_type, external_policy, &mut problems),
+        health_check_node_port: health_check_node_port(
+            message,
+            service_type,
+            external_policy,
+            &mut problems,
+        ),
         session_affinity_timeout: match (affinity, message.session_affinity_timeout) {
             (false, _) => 0,
             (true, 0) => DEFAULT_AFFINITY_TIMEOUT,
@@ -85,7 +108,10 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Valida
         },
         options: annotations::options(&message.annotations, &mut problems),
         labels: labels(message),
-        proxy_name: message.labels.get(PROXY_NAME_LABEL).map(|name| name.as_str().into()),
+        proxy_name: message
+            .labels
+            .get(PROXY_NAME_LABEL)
+            .map(|name| name.as_str().into()),
         seniority: Seniority::new(
             Some(message.creation_timestamp).filter(|created| *created != 0),
             create_revision,
@@ -96,18 +122,28 @@ pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Valida
 }
 
 fn labels(message: &proto::Service) -> BTreeMap<Arc<str>, Arc<str>> {
-    message.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+    message
+        .labels
+        .iter()
+        .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+        .collect()
 }
 
 fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
     let single = [(ClusterIpPath(None), &message.cluster_ip)];
-    let many = message.cluster_ips.iter().enumerate().map(|(i, ip)| (ClusterIpPath(Some(i)), ip));
+    let many = message
+        .cluster_ips
+        .iter()
+        .enumerate()
+        .map(|(i, ip)| (ClusterIpPath(Some(i)), ip));
     let mut ips = Addresses::new();
     for (path, text) in single.into_iter().chain(many) {
         if matches!(text.as_str(), "" | "None") {
             continue;
         }
-        let Some(ip) = problems.address(&path, text, field::routable_ip) else { continue };
+        let Some(ip) = problems.address(&path, text, field::routable_ip) else {
+            continue;
+        };
         match ips.iter().find(|other: &&IpAddr| other.is_ipv4() == ip.is_ipv4() && **other != ip) {
             Some(other) => problems.leave_out(
                 path,
@@ -132,9 +168,17 @@ impl fmt::Display for ClusterIpPath {
 }
 
 fn external_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
-    let checked = message.external_ips.iter().enumerate().filter_map(|(i, ip)| {
-        problems.address(format_args!("spec.externalIPs[{i}]"), ip, field::routable_ip)
-    });
+    let checked = message
+        .external_ips
+        .iter()
+        .enumerate()
+        .filter_map(|(i, ip)| {
+            problems.address(
+                format_args!("spec.externalIPs[{i}]"),
+                ip,
+                field::routable_ip,
+            )
+        });
     checked.collect()
 }
 
@@ -146,7 +190,12 @@ fn load_balancer_ips(
 ) -> Addresses {
     let mut ips = BTreeSet::new();
     if message.load_balancer_ingress.is_empty() {
-        for (i, ip) in message.lb_ingress_ips.iter().enumerate().filter(|(_, ip)| !ip.is_empty()) {
+        for (i, ip) in message
+            .lb_ingress_ips
+            .iter()
+            .enumerate()
+            .filter(|(_, ip)| !ip.is_empty())
+        {
             ips.extend(problems.address(
                 format_args!("status.loadBalancer.ingress[{i}].ip"),
                 ip,
@@ -154,16 +203,29 @@ fn load_balancer_ips(
             ));
         }
     }
-    for (i, ingress) in message.load_balancer_ingress.iter().enumerate().filter(|(_, ing)| !ing.ip.is_empty())
+    for (i, ingress) in message
+        .load_balancer_ingress
+        .iter()
+        .enumerate()
+        .filter(|(_, ing)| !ing.ip.is_empty())
     {
         let path = format_args!("status.loadBalancer.ingress[{i}]");
         let ip = problems.address(format_args!("{path}.ip"), &ingress.ip, field::routable_ip);
         // As in kube-proxy: with any other mode nodes need not answer for the address.
-        let is_vip = problems.word(format_args!("{path}.ipMode"), &ingress.ip_mode, &IP_MODES, false);
+        let is_vip = problems.word(
+            format_args!("{path}.ipMode"),
+            &ingress.ip_mode,
+            &IP_MODES,
+            false,
+        );
         ips.extend(ip.filter(|_| is_vip));
     }
     // The status of a former load balancer may still have them.
-    if service_type == ServiceType::LoadBalancer { ips.into() } else { Addresses::new() }
+    if service_type == ServiceType::LoadBalancer {
+        ips.into()
+    } else {
+        Addresses::new()
+    }
 }
 
 /// Surrounding blanks are allowed, as in Kubernetes. A range that is not one is left out only if another of its family stays:
@@ -175,7 +237,11 @@ fn source_ranges(
 ) -> BTreeSet<IpNetwork> {
     let (mut ranges, mut bad) = (BTreeSet::new(), Vec::new());
     for (i, text) in message.loadbalancer_source_ranges.iter().enumerate() {
-        match problems.decimal(format_args!("spec.loadBalancerSourceRanges[{i}]"), text, field::cidr) {
+        match problems.decimal(
+            format_args!("spec.loadBalancerSourceRanges[{i}]"),
+            text,
+            field::cidr,
+        ) {
             Ok(range) => drop(ranges.insert(range)),
             Err(problem) => bad.push((i, text, problem)),
         }
@@ -183,13 +249,20 @@ fn source_ranges(
     for (i, text, problem) in bad {
         let field = format_args!("spec.loadBalancerSourceRanges[{i}]");
         let is_ipv6 = text.contains(':');
-        if ranges.iter().any(|range: &IpNetwork| range.is_ipv6() == is_ipv6) {
+        if ranges
+            .iter()
+            .any(|range: &IpNetwork| range.is_ipv6() == is_ipv6)
+        {
             problems.tolerate(field, format!("{problem}; it is left out"));
         } else {
             problems.add(field, problem);
         }
     }
-    if service_type == ServiceType::LoadBalancer { ranges } else { BTreeSet::new() }
+    if service_type == ServiceType::LoadBalancer {
+        ranges
+    } else {
+        BTreeSet::new()
+    }
 }
 
 /// Kubernetes allocates one to load balancers with external policy Local (`NeedsHealthCheck`).
@@ -202,8 +275,12 @@ fn health_check_node_port(
     if message.health_check_node_port == 0 {
         return None;
     }
-    let port = problems.check("spec.healthCheckNodePort", field::port(message.health_check_node_port));
-    let is_needed = service_type == ServiceType::LoadBalancer && external_policy == TrafficPolicy::Local;
+    let port = problems.check(
+        "spec.healthCheckNodePort",
+        field::port(message.health_check_node_port),
+    );
+    let is_needed =
+        service_type == ServiceType::LoadBalancer && external_policy == TrafficPolicy::Local;
     port.filter(|_| is_needed)
 }
 
@@ -219,12 +296,19 @@ fn ports(
         let path = format_args!("spec.ports[{i}]");
         problems.check(format_args!("{path}.name"), field::label(&port.name));
         let number = problems.check(format_args!("{path}.port"), field::port(port.port));
-        let protocol = problems.known(format_args!("{path}.protocol"), field::protocol(&port.protocol));
+        let protocol = problems.known(
+            format_args!("{path}.protocol"),
+            field::protocol(&port.protocol),
+        );
         let node_port = match port.node_port {
             0 => Some(None),
-            number => problems.check(format_args!("{path}.nodePort"), field::port(number)).map(Some),
+            number => problems
+                .check(format_args!("{path}.nodePort"), field::port(number))
+                .map(Some),
         };
-        let (Some(number), Some(protocol), Some(node_port)) = (number, protocol, node_port) else { continue };
+        let (Some(number), Some(protocol), Some(node_port)) = (number, protocol, node_port) else {
+            continue;
+        };
         // A service whose type was changed may still have them.
         let node_port = node_port.filter(|_| warnings::has_node_ports(service_type));
 
@@ -245,7 +329,12 @@ fn ports(
                 );
             }
         }
-        ports.push(ServicePortSpec { port: number, protocol, name: port.name.as_str().into(), node_port });
+        ports.push(ServicePortSpec {
+            port: number,
+            protocol,
+            name: port.name.as_str().into(),
+            node_port,
+        });
     }
     ports
 }

@@ -25,14 +25,21 @@ fn read(kind: Kind, value: &str) -> Object {
 
 /// The object, and its invalid fields.
 fn read_all(kind: Kind, value: &str) -> (Object, Vec<String>) {
-    let Decoded { object, findings, .. } = decode_all(&key_of(kind), value.as_bytes(), 7).unwrap();
-    (object.unwrap(), findings.invalid.iter().map(FieldError::to_string).collect())
+    let Decoded {
+        object, findings, ..
+    } = decode_all(&key_of(kind), value.as_bytes(), 7).unwrap();
+    (
+        object.unwrap(),
+        findings.invalid.iter().map(FieldError::to_string).collect(),
+    )
 }
 
 /// The error messages of a value's fields.
 fn problems(kind: Kind, value: &str) -> Vec<String> {
     match decode(&key_of(kind), value.as_bytes(), 7) {
-        Err(WireError::Invalid { problems, .. }) => problems.iter().map(FieldError::to_string).collect(),
+        Err(WireError::Invalid { problems, .. }) => {
+            problems.iter().map(FieldError::to_string).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -43,14 +50,24 @@ fn ips<S: FromIterator<IpAddr>>(ips: &[&str]) -> S {
 
 #[test]
 fn value_that_names_another_object_than_its_key_is_refused() {
-    let error = decode(&key_of(Kind::Service), br#"{"name":"other"}"#, 1).unwrap_err().to_string();
-    assert!(error.contains("service default/web") && error.contains("other"), "{error}");
+    let error = decode(&key_of(Kind::Service), br#"{"name":"other"}"#, 1)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("service default/web") && error.contains("other"),
+        "{error}"
+    );
 }
 
 #[test]
 fn error_names_object_and_all_fields_in_one_line() {
-    let error =
-        decode(&key_of(Kind::Node), br#"{"pod_CIDR":"x","pod_cidrs":["y"]}"#, 1).unwrap_err().to_string();
+    let error = decode(
+        &key_of(Kind::Node),
+        br#"{"pod_CIDR":"x","pod_cidrs":["y"]}"#,
+        1,
+    )
+    .unwrap_err()
+    .to_string();
     assert!(
         error.starts_with("node web: spec.podCIDR: ") && error.contains("; spec.podCIDRs[0]: "),
         "{error}"
@@ -61,7 +78,10 @@ fn error_names_object_and_all_fields_in_one_line() {
 #[test]
 fn name_that_could_carry_syntax_is_refused() {
     let key = Key::new(Kind::Service, "default", "a\" ; flush").unwrap();
-    assert!(matches!(decode(&key, b"{}", 1), Err(WireError::Invalid { .. })));
+    assert!(matches!(
+        decode(&key, b"{}", 1),
+        Err(WireError::Invalid { .. })
+    ));
 }
 
 #[test]
@@ -87,7 +107,11 @@ fn keys_are_those_of_objects_under_them() {
         let object = read(kind, value);
         assert_eq!(Some(object.key()), object_key(&key_of(kind)));
         assert_eq!(Some(object.kind()), object_kind(kind));
-        assert_eq!(object.key().to_string(), key_of(kind).to_string(), "both name the object alike");
+        assert_eq!(
+            object.key().to_string(),
+            key_of(kind).to_string(),
+            "both name the object alike"
+        );
     }
 }
 

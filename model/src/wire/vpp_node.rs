@@ -16,11 +16,23 @@ pub(super) fn validate(message: &proto::VppNode) -> Validated<VppNode> {
 
     let mut ips = BTreeSet::new();
     for (i, ip) in message.ip_addresses.iter().enumerate() {
-        ips.extend(problems.address(format_args!("spec.ip_addresses[{i}]"), ip, field::ip_of_interface));
+        ips.extend(problems.address(
+            format_args!("spec.ip_addresses[{i}]"),
+            ip,
+            field::ip_of_interface,
+        ));
     }
     // Obsolete; read as an additional address, as in Contiv.
     if !message.ip_address.is_empty() {
-        ips.extend(problems.address("spec.ip_address", &message.ip_address, field::ip_of_interface));
+        ips.extend(problems.address(
+            "spec.ip_address",
+            &message.ip_address,
+            field::ip_of_interface,
+        ));
     }
-    problems.finish(VppNode { id: message.id, name: NodeName::new(message.name.as_str()), ips })
+    problems.finish(VppNode {
+        id: message.id,
+        name: NodeName::new(message.name.as_str()),
+        ips,
+    })
 }

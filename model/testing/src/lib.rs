@@ -33,7 +33,10 @@ pub fn snapshot(input: &[u8]) -> Snapshot {
     }
     let config = ProcessorConfig::new(NodeName::new("n1"));
     let mut whole = Processor::new(config.clone());
-    whole.resync(Resync { objects: objects.values().cloned().collect(), ..Resync::default() });
+    whole.resync(Resync {
+        objects: objects.values().cloned().collect(),
+        ..Resync::default()
+    });
     let mut one_by_one = Processor::new(config);
     for object in objects.into_values().rev() {
         one_by_one.apply([Event::Put(object)]);
@@ -41,7 +44,11 @@ pub fn snapshot(input: &[u8]) -> Snapshot {
     let snapshot = whole.snapshot();
     assert_eq!(one_by_one.snapshot(), snapshot, "the order must not matter");
     let json = serde_json::to_vec(&snapshot).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(serde_json::from_slice(&json).ok().as_ref(), Some(&snapshot), "as JSON");
+    assert_eq!(
+        serde_json::from_slice(&json).ok().as_ref(),
+        Some(&snapshot),
+        "as JSON"
+    );
     snapshot
 }
 
@@ -58,12 +65,19 @@ fn object(kind: u8, name: u8, value: &[u8], revision: i64) -> Option<Object> {
     match decode(&key, value, revision) {
         Ok(object) => {
             assert_eq!(object.as_ref().map(Object::key), object_key(&key));
-            assert_eq!(object.as_ref().map(contiv_model::Object::kind), object_kind(kind));
+            assert_eq!(
+                object.as_ref().map(contiv_model::Object::kind),
+                object_kind(kind)
+            );
             object
         }
         Err(WireError::Invalid { object, problems }) => {
             assert!(object == key.to_string() && !problems.is_empty());
-            assert!(problems.iter().all(|error| !error.field.is_empty() && !error.problem.is_empty()));
+            assert!(
+                problems
+                    .iter()
+                    .all(|error| !error.field.is_empty() && !error.problem.is_empty())
+            );
             None
         }
         Err(WireError::Undecodable { object, .. }) => {

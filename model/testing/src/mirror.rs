@@ -20,7 +20,11 @@ pub fn address(address: IpAddr) -> IpAddr {
         IpAddr::V4(v4) if v4.is_loopback() => Ipv6Addr::LOCALHOST.into(),
         IpAddr::V4(v4) => {
             let [a, b, c, d] = v4.octets().map(u16::from);
-            let first = if v4.is_link_local() { LINK_LOCAL } else { IMAGES };
+            let first = if v4.is_link_local() {
+                LINK_LOCAL
+            } else {
+                IMAGES
+            };
             Ipv6Addr::new(first, 0, 0, 0, 0, 0, a << 8 | b, c << 8 | d).into()
         }
         IpAddr::V6(v6) if v6.is_unspecified() => Ipv4Addr::UNSPECIFIED.into(),
@@ -30,7 +34,12 @@ pub fn address(address: IpAddr) -> IpAddr {
             let low = |part: u16| part.to_be_bytes()[1];
             match first {
                 LINK_LOCAL => [169, 254, 0, low(last)],
-                _ => [100, 64 | low(first) & 63, low(second).wrapping_add(low(third)), low(last)],
+                _ => [
+                    100,
+                    64 | low(first) & 63,
+                    low(second).wrapping_add(low(third)),
+                    low(last),
+                ],
             }
             .into()
         }
@@ -42,7 +51,10 @@ pub fn address(address: IpAddr) -> IpAddr {
 /// # Panics
 /// Never: the lengths are those of the other family.
 pub fn range(range: IpNetwork) -> IpNetwork {
-    if let Some(place) = LINK_LOCAL_RANGES.iter().position(|text| text.parse() == Ok(range)) {
+    if let Some(place) = LINK_LOCAL_RANGES
+        .iter()
+        .position(|text| text.parse() == Ok(range))
+    {
         return LINK_LOCAL_RANGES[1 - place].parse().unwrap_or(range);
     }
     let length = match (range.prefix(), range.ip()) {
@@ -96,11 +108,19 @@ fn word(word: &str) -> String {
 
 /// The image of a name that has the digit of a family: `ipv4_addr`, `services4`, `pick-v4-3`.
 fn named(word: &str) -> Option<String> {
-    let place = word.find("v4").or_else(|| word.find("v6")).map(|place| place + 1);
+    let place = word
+        .find("v4")
+        .or_else(|| word.find("v6"))
+        .map(|place| place + 1);
     let is_name = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
-    let is_last = || word.len() > 1 && word.ends_with(['4', '6']) && is_name(&word[..word.len() - 1]);
+    let is_last =
+        || word.len() > 1 && word.ends_with(['4', '6']) && is_name(&word[..word.len() - 1]);
     let place = place.or_else(|| is_last().then(|| word.len() - 1))?;
-    let digit = if word[place..].starts_with('4') { "6" } else { "4" };
+    let digit = if word[place..].starts_with('4') {
+        "6"
+    } else {
+        "4"
+    };
     Some(format!("{}{digit}{}", &word[..place], &word[place + 1..]))
 }
 
@@ -124,9 +144,10 @@ fn image_of_value(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(self::text(&text)),
         Value::Array(values) => values.into_iter().map(image_of_value).collect(),
-        Value::Object(values) => {
-            values.into_iter().map(|(key, value)| (self::text(&key), image_of_value(value))).collect()
-        }
+        Value::Object(values) => values
+            .into_iter()
+            .map(|(key, value)| (self::text(&key), image_of_value(value)))
+            .collect(),
         other => other,
     }
 }

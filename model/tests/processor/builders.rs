@@ -7,12 +7,13 @@ use std::{
 };
 
 use contiv_model::{
-    Addresses, Backend, BackendState, ChangeSet, EndpointSliceId, Event, InterfaceName, NodeName, Object,
-    ObjectKey, PodId, Processor, ProcessorConfig, Protocol, Resync, ServiceId, TrafficPolicy,
+    Addresses, Backend, BackendState, ChangeSet, EndpointSliceId, Event, InterfaceName, NodeName,
+    Object, ObjectKey, PodId, Processor, ProcessorConfig, Protocol, Resync, ServiceId,
+    TrafficPolicy,
     object::{
         AddressType, Conditions, CustomInterface, EndpointAddress, EndpointPort, EndpointSlice,
-        EndpointSubset, Endpoints, Hints, IpAllocation, Node, Pod, Seniority, Service, ServiceOptions,
-        ServicePortSpec, ServiceType, SliceEndpoint, VppNode,
+        EndpointSubset, Endpoints, Hints, IpAllocation, Node, Pod, Seniority, Service,
+        ServiceOptions, ServicePortSpec, ServiceType, SliceEndpoint, VppNode,
     },
 };
 
@@ -72,8 +73,17 @@ pub(crate) fn mk_service_port(text: &str) -> ServicePortSpec {
 
 /// An endpoint port from `name:8080/tcp`.
 pub(crate) fn mk_endpoint_port(text: &str) -> EndpointPort {
-    let ServicePortSpec { port, protocol, name, .. } = mk_service_port(text);
-    EndpointPort { name, protocol, port }
+    let ServicePortSpec {
+        port,
+        protocol,
+        name,
+        ..
+    } = mk_service_port(text);
+    EndpointPort {
+        name,
+        protocol,
+        port,
+    }
 }
 
 /// A service with these cluster addresses and ports, with the same age as all others made by this function.
@@ -100,17 +110,27 @@ pub(crate) fn mk_service(id: &str, cluster_ips: &[&str], ports: &[&str]) -> Serv
 
 /// An address without further fields.
 pub(crate) fn at(address: &str) -> EndpointAddress {
-    EndpointAddress { ip: ip(address), node_name: None, pod: None }
+    EndpointAddress {
+        ip: ip(address),
+        node_name: None,
+        pod: None,
+    }
 }
 
 /// An address on a node.
 pub(crate) fn on(node: &str, address: &str) -> EndpointAddress {
-    EndpointAddress { node_name: Some(NodeName::new(node)), ..at(address) }
+    EndpointAddress {
+        node_name: Some(NodeName::new(node)),
+        ..at(address)
+    }
 }
 
 /// An address of a pod without a node.
 pub(crate) fn of_pod(pod: &str, address: &str) -> EndpointAddress {
-    EndpointAddress { pod: Some(pod_id(pod)), ..at(address) }
+    EndpointAddress {
+        pod: Some(pod_id(pod)),
+        ..at(address)
+    }
 }
 
 pub(crate) fn mk_subset(addresses: &[EndpointAddress], ports: &[&str]) -> EndpointSubset {
@@ -121,17 +141,36 @@ pub(crate) fn mk_subset(addresses: &[EndpointAddress], ports: &[&str]) -> Endpoi
 }
 
 pub(crate) fn mk_endpoints(id: &str, subsets: &[EndpointSubset]) -> Endpoints {
-    Endpoints { id: service_id(id), subsets: subsets.to_vec() }
+    Endpoints {
+        id: service_id(id),
+        subsets: subsets.to_vec(),
+    }
 }
 
 /// A ready endpoint.
 pub(crate) fn ready(address: EndpointAddress) -> SliceEndpoint {
-    SliceEndpoint { address, conditions: Conditions::READY, hints: None }
+    SliceEndpoint {
+        address,
+        conditions: Conditions::READY,
+        hints: None,
+    }
 }
 
 /// An endpoint with the conditions ready, serving and terminating.
-pub(crate) fn with(address: EndpointAddress, ready: bool, serving: bool, terminating: bool) -> SliceEndpoint {
-    SliceEndpoint { conditions: Conditions { ready, serving, terminating }, ..self::ready(address) }
+pub(crate) fn with(
+    address: EndpointAddress,
+    ready: bool,
+    serving: bool,
+    terminating: bool,
+) -> SliceEndpoint {
+    SliceEndpoint {
+        conditions: Conditions {
+            ready,
+            serving,
+            terminating,
+        },
+        ..self::ready(address)
+    }
 }
 
 /// A ready endpoint with hints for these nodes and zones.
@@ -140,7 +179,10 @@ pub(crate) fn meant_for(address: EndpointAddress, nodes: &[&str], zones: &[&str]
         nodes: nodes.iter().map(|node| NodeName::new(*node)).collect(),
         zones: zones.iter().map(|zone| Arc::from(*zone)).collect(),
     };
-    SliceEndpoint { hints: Some(Box::new(hints)), ..ready(address) }
+    SliceEndpoint {
+        hints: Some(Box::new(hints)),
+        ..ready(address)
+    }
 }
 
 /// An IPv4 slice, named `namespace/name`, of a service in the same namespace.
@@ -162,7 +204,12 @@ pub(crate) fn mk_slice(
 }
 
 pub(crate) fn mk_pod(id: &str, addresses: &[&str]) -> Pod {
-    Pod { id: pod_id(id), ips: ips(addresses), host_network: false, weight: 1 }
+    Pod {
+        id: pod_id(id),
+        ips: ips(addresses),
+        host_network: false,
+        weight: 1,
+    }
 }
 
 pub(crate) fn mk_node(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> Node {
@@ -178,11 +225,18 @@ pub(crate) fn mk_node(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> Nod
 
 /// A node in a zone, without further fields.
 pub(crate) fn mk_node_in(zone: &str, name: &str) -> Node {
-    Node { zone: Some(zone.into()), ..mk_node(name, &[], &[]) }
+    Node {
+        zone: Some(zone.into()),
+        ..mk_node(name, &[], &[])
+    }
 }
 
 pub(crate) fn mk_vpp_node(id: u32, name: &str, addresses: &[&str]) -> VppNode {
-    VppNode { id, name: NodeName::new(name), ips: ips(addresses) }
+    VppNode {
+        id,
+        name: NodeName::new(name),
+        ips: ips(addresses),
+    }
 }
 
 /// A custom interface that receives service traffic.
@@ -197,11 +251,17 @@ pub(crate) fn mk_service_endpoint(name: &str, network: &str, address: &str) -> C
 
 /// A custom interface that does not receive service traffic.
 pub(crate) fn mk_interface(name: &str, network: &str, address: &str) -> CustomInterface {
-    CustomInterface { service_endpoint: false, ..mk_service_endpoint(name, network, address) }
+    CustomInterface {
+        service_endpoint: false,
+        ..mk_service_endpoint(name, network, address)
+    }
 }
 
 pub(crate) fn mk_allocation(pod: &str, interfaces: &[CustomInterface]) -> IpAllocation {
-    IpAllocation { pod: pod_id(pod), interfaces: interfaces.to_vec() }
+    IpAllocation {
+        pod: pod_id(pod),
+        interfaces: interfaces.to_vec(),
+    }
 }
 
 /// An object for the processor.
@@ -218,7 +278,15 @@ macro_rules! into_object {
         })+
     };
 }
-into_object!(Service, Endpoints, EndpointSlice, Pod, Node, VppNode, IpAllocation);
+into_object!(
+    Service,
+    Endpoints,
+    EndpointSlice,
+    Pod,
+    Node,
+    VppNode,
+    IpAllocation
+);
 
 pub(crate) fn put(object: impl IntoObject) -> Event {
     Event::Put(object.object())
@@ -237,7 +305,10 @@ pub(crate) fn delete_pod_object(id: &str) -> Event {
 }
 
 pub(crate) fn add_pod(pod: &str, interface: &str) -> Event {
-    Event::AddPod { pod: pod_id(pod), interface: InterfaceName::new(interface) }
+    Event::AddPod {
+        pod: pod_id(pod),
+        interface: InterfaceName::new(interface),
+    }
 }
 
 pub(crate) fn delete_pod(pod: &str) -> Event {
@@ -246,7 +317,10 @@ pub(crate) fn delete_pod(pod: &str) -> Event {
 
 /// A processor on this node, with no objects.
 pub(crate) fn mk_processor() -> Processor {
-    Processor::new(ProcessorConfig { route_runs: true, ..ProcessorConfig::new(NodeName::new(MASTER)) })
+    Processor::new(ProcessorConfig {
+        route_runs: true,
+        ..ProcessorConfig::new(NodeName::new(MASTER))
+    })
 }
 
 /// A processor after these events, one by one.
@@ -259,7 +333,10 @@ pub(crate) fn mk_processor_with(events: impl IntoIterator<Item = Event>) -> Proc
 }
 
 pub(crate) fn mk_resync(objects: impl IntoIterator<Item = Object>) -> Resync {
-    Resync { objects: objects.into_iter().collect(), undecodable: BTreeSet::new() }
+    Resync {
+        objects: objects.into_iter().collect(),
+        undecodable: BTreeSet::new(),
+    }
 }
 
 /// A backend as text: `10.1.1.3:8080 local host-network terminating elsewhere x2`, with what applies.
@@ -284,7 +361,9 @@ fn describe(backend: &Backend) -> String {
 
 /// The backends of each port of a service, each as `port/protocol -> backend`. Panics if the service is not rendered.
 pub(crate) fn backends(processor: &Processor, id: &str) -> Vec<String> {
-    let service = processor.service(&service_id(id)).unwrap_or_else(|| panic!("{id} is not rendered"));
+    let service = processor
+        .service(&service_id(id))
+        .unwrap_or_else(|| panic!("{id} is not rendered"));
     let ports = service.ports.iter().flat_map(|port| {
         port.backends
             .iter()
@@ -297,7 +376,10 @@ pub(crate) fn backends(processor: &Processor, id: &str) -> Vec<String> {
 pub(crate) fn interfaces(processor: &Processor) -> (Vec<String>, Vec<String>) {
     let snapshot = processor.snapshot();
     let names = |set: &BTreeSet<InterfaceName>| set.iter().map(InterfaceName::to_string).collect();
-    (names(&snapshot.frontend_interfaces), names(&snapshot.backend_interfaces))
+    (
+        names(&snapshot.frontend_interfaces),
+        names(&snapshot.backend_interfaces),
+    )
 }
 
 /// The ids of the services in a change set.

@@ -15,11 +15,19 @@ fn claimant(id: &str, cluster_ip: &str, created: Option<i64>, revision: i64) -> 
     }
 }
 
-const NODE_PORT: Frontend = Frontend::NodePort { protocol: Protocol::Tcp, port: 30080 };
+const NODE_PORT: Frontend = Frontend::NodePort {
+    protocol: Protocol::Tcp,
+    port: 30080,
+};
 
 /// The service that holds the node port according to this service's conflict; none if it holds the port itself.
 fn holder(processor: &Processor, id: &str) -> Option<String> {
-    processor.service(&service_id(id)).unwrap().lost.get(&NODE_PORT).map(ToString::to_string)
+    processor
+        .service(&service_id(id))
+        .unwrap()
+        .lost
+        .get(&NODE_PORT)
+        .map(ToString::to_string)
 }
 
 #[test]
@@ -31,7 +39,11 @@ fn older_service_holds_frontend_and_other_names_it() {
     assert_eq!(holder(&processor, "a/young").as_deref(), Some("b/old"));
     assert_eq!(holder(&processor, "b/old"), None);
     assert_eq!(
-        processor.service(&service_id("a/young")).unwrap().lost.len(),
+        processor
+            .service(&service_id("a/young"))
+            .unwrap()
+            .lost
+            .len(),
         1,
         "its cluster address is its own"
     );
@@ -47,10 +59,22 @@ fn age_is_creation_time_then_revision_then_id() {
             assert_eq!(holder(&processor, &old), None);
         }
     };
-    wins(claimant("z/a", "10.96.0.1", Some(1), 9), claimant("a/a", "10.96.0.2", Some(2), 1));
-    wins(claimant("z/a", "10.96.0.1", Some(9), 9), claimant("a/a", "10.96.0.2", None, 1));
-    wins(claimant("z/a", "10.96.0.1", None, 1), claimant("a/a", "10.96.0.2", None, 2));
-    wins(claimant("a/a", "10.96.0.1", Some(1), 1), claimant("a/b", "10.96.0.2", Some(1), 1));
+    wins(
+        claimant("z/a", "10.96.0.1", Some(1), 9),
+        claimant("a/a", "10.96.0.2", Some(2), 1),
+    );
+    wins(
+        claimant("z/a", "10.96.0.1", Some(9), 9),
+        claimant("a/a", "10.96.0.2", None, 1),
+    );
+    wins(
+        claimant("z/a", "10.96.0.1", None, 1),
+        claimant("a/a", "10.96.0.2", None, 2),
+    );
+    wins(
+        claimant("a/a", "10.96.0.1", Some(1), 1),
+        claimant("a/b", "10.96.0.2", Some(1), 1),
+    );
 }
 
 #[test]
@@ -90,8 +114,17 @@ fn further_loser_does_not_touch_those_that_lost_already() {
 fn frontend_is_free_when_its_holder_drops_it_or_is_not_rendered() {
     let old = claimant("a/old", "10.96.0.1", Some(10), 1);
     let young = claimant("a/young", "10.96.0.2", Some(20), 2);
-    let without_node_port = Service { ports: vec![mk_service_port("http:80/tcp")], ..old.clone() };
-    for given_up in [without_node_port, Service { headless: true, ..old.clone() }] {
+    let without_node_port = Service {
+        ports: vec![mk_service_port("http:80/tcp")],
+        ..old.clone()
+    };
+    for given_up in [
+        without_node_port,
+        Service {
+            headless: true,
+            ..old.clone()
+        },
+    ] {
         let mut processor = mk_processor_with([put(old.clone()), put(young.clone())]);
         assert_eq!(holder(&processor, "a/young").as_deref(), Some("a/old"));
         processor.apply([put(given_up)]);
@@ -105,18 +138,32 @@ fn cluster_and_external_addresses_compete_per_port_and_protocol() {
     let young = Service {
         external_ips: ips(&["10.96.0.1"]),
         seniority: Seniority::new(None, 9),
-        ..mk_service("a/young", &["10.96.0.2"], &["http:80/tcp", "http3:80/udp", "tls:443/tcp"])
+        ..mk_service(
+            "a/young",
+            &["10.96.0.2"],
+            &["http:80/tcp", "http3:80/udp", "tls:443/tcp"],
+        )
     };
     let processor = mk_processor_with([put(young), put(old)]);
     let lost = &processor.service(&service_id("a/young")).unwrap().lost;
-    let expected = Frontend::Address { address: ip("10.96.0.1"), protocol: Protocol::Tcp, port: 80 };
+    let expected = Frontend::Address {
+        address: ip("10.96.0.1"),
+        protocol: Protocol::Tcp,
+        port: 80,
+    };
     assert_eq!(lost.keys().collect::<Vec<_>>(), [&expected]);
 }
 
 #[test]
 fn frontend_changing_hands_twice_in_a_batch_changes_nothing() {
     let old = claimant("a/old", "10.96.0.1", Some(10), 1);
-    let mut processor =
-        mk_processor_with([put(old.clone()), put(claimant("a/young", "10.96.0.2", Some(20), 2))]);
-    assert!(processor.apply([delete_service("a/old"), put(old)]).is_empty());
+    let mut processor = mk_processor_with([
+        put(old.clone()),
+        put(claimant("a/young", "10.96.0.2", Some(20), 2)),
+    ]);
+    assert!(
+        processor
+            .apply([delete_service("a/old"), put(old)])
+            .is_empty()
+    );
 }

@@ -17,11 +17,12 @@ fn service(value: &str) -> Event {
 }
 
 fn web(processor: &Processor) -> Option<&ContivService> {
-    processor.service(&service_id("default/web")).map(AsRef::as_ref)
+    processor
+        .service(&service_id("default/web"))
+        .map(AsRef::as_ref)
 }
 
-const ENDPOINTS: &str =
-    r#"{"endpoint_subsets":[{"addresses":[{"ip":"10.2.0.1"}],"ports":[{"name":"http","port":8080}]}]}"#;
+const ENDPOINTS: &str = r#"{"endpoint_subsets":[{"addresses":[{"ip":"10.2.0.1"}],"ports":[{"name":"http","port":8080}]}]}"#;
 
 #[test]
 fn headless_service_has_no_frontend_even_with_other_addresses() {
@@ -53,7 +54,10 @@ fn service_without_selector_has_backends_that_someone_wrote() {
         service(r#"{"cluster_ip":"10.96.0.1","port":[{"name":"http","port":80}]}"#),
         stored(Kind::Endpoints, "web", ENDPOINTS),
     ]);
-    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.2.0.1:8080"]);
+    assert_eq!(
+        backends(&processor, "default/web"),
+        ["80/tcp -> 10.2.0.1:8080"]
+    );
 }
 
 #[test]
@@ -64,14 +68,25 @@ fn ingress_of_mode_proxy_gives_no_frontend_at_all() {
                 "load_balancer_ingress":[{{"ip":"192.0.2.1","ip_mode":"{mode}"}}]}}"#
         ))
     };
-    let vip = Frontend::Address { address: ip("192.0.2.1"), protocol: Protocol::Tcp, port: 80 };
+    let vip = Frontend::Address {
+        address: ip("192.0.2.1"),
+        protocol: Protocol::Tcp,
+        port: 80,
+    };
     let mut processor = mk_processor_with([load_balancer("VIP")]);
     assert!(web(&processor).unwrap().frontends().contains(&vip));
 
     processor.apply([load_balancer("Proxy")]);
     let service = web(&processor).unwrap();
-    assert_eq!((&service.external_ips, &service.load_balancer_ips), (&ips(&[]), &ips(&[])));
-    let cluster = Frontend::Address { address: ip("10.96.0.1"), protocol: Protocol::Tcp, port: 80 };
+    assert_eq!(
+        (&service.external_ips, &service.load_balancer_ips),
+        (&ips(&[]), &ips(&[]))
+    );
+    let cluster = Frontend::Address {
+        address: ip("10.96.0.1"),
+        protocol: Protocol::Tcp,
+        port: 80,
+    };
     assert_eq!(service.frontends(), [cluster].into());
 }
 
@@ -123,7 +138,10 @@ fn addresses_published_unready_are_used_but_no_last_resort() {
         ),
         slice(true),
     ]);
-    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.2.0.1:8080"]);
+    assert_eq!(
+        backends(&processor, "default/web"),
+        ["80/tcp -> 10.2.0.1:8080"]
+    );
     processor.apply([slice(false)]);
     assert!(backends(&processor, "default/web").is_empty());
 }
@@ -131,8 +149,16 @@ fn addresses_published_unready_are_used_but_no_last_resort() {
 #[test]
 fn hints_zone_and_weight_come_from_where_kubernetes_has_them() {
     let processor = mk_processor_with([
-        stored(Kind::Node, MASTER, r#"{"labels":{"topology.kubernetes.io/zone":"z1"}}"#),
-        stored(Kind::Pod, "p1", r#"{"ip_address":"10.2.0.1","annotations":{"contiv.io/weight":"7"}}"#),
+        stored(
+            Kind::Node,
+            MASTER,
+            r#"{"labels":{"topology.kubernetes.io/zone":"z1"}}"#,
+        ),
+        stored(
+            Kind::Pod,
+            "p1",
+            r#"{"ip_address":"10.2.0.1","annotations":{"contiv.io/weight":"7"}}"#,
+        ),
         service(r#"{"cluster_ip":"10.96.0.1","port":[{"name":"http","port":80}]}"#),
         stored(
             Kind::EndpointSlice,
@@ -144,7 +170,10 @@ fn hints_zone_and_weight_come_from_where_kubernetes_has_them() {
     ]);
     assert_eq!(
         backends(&processor, "default/web"),
-        ["80/tcp -> 10.2.0.1:8080 x7", "80/tcp -> 10.2.0.2:8080 elsewhere"]
+        [
+            "80/tcp -> 10.2.0.1:8080 x7",
+            "80/tcp -> 10.2.0.2:8080 elsewhere"
+        ]
     );
 }
 

@@ -10,18 +10,32 @@ fn objects_are_listed_by_type_in_order_of_their_ids() {
     let processor = mk_processor_with([
         put(mk_service("b/web", &["10.96.0.1"], &["http:80:30080/tcp"])),
         put(mk_service("a/web", &["10.96.0.2"], &["http:80/tcp"])),
-        put(mk_endpoints("a/web", &[mk_subset(&[of_pod("a/p", "10.1.1.3")], &["http:8080/tcp"])])),
-        put(mk_slice("a/web-1", "web", &[ready(on(MASTER, "10.1.1.3"))], &["http:8080/tcp"])),
+        put(mk_endpoints(
+            "a/web",
+            &[mk_subset(&[of_pod("a/p", "10.1.1.3")], &["http:8080/tcp"])],
+        )),
+        put(mk_slice(
+            "a/web-1",
+            "web",
+            &[ready(on(MASTER, "10.1.1.3"))],
+            &["http:8080/tcp"],
+        )),
         put(mk_pod("a/p", &["10.1.1.3"])),
         put(mk_node(MASTER, &["192.168.1.1"], &["10.1.1.0/24"])),
         put(mk_vpp_node(1, MASTER, &["192.168.16.1"])),
-        put(mk_allocation("a/p", &[mk_service_endpoint("eth1", "default", "10.5.0.1")])),
+        put(mk_allocation(
+            "a/p",
+            &[mk_service_endpoint("eth1", "default", "10.5.0.1")],
+        )),
     ]);
     for kind in ObjectKind::ALL {
         let objects = processor.objects(kind);
         assert!(!objects.is_empty(), "{kind}");
         assert!(objects.iter().all(|object| object.kind() == kind), "{kind}");
-        assert!(objects.is_sorted_by_key(contiv_model::Object::key), "{kind}");
+        assert!(
+            objects.is_sorted_by_key(contiv_model::Object::key),
+            "{kind}"
+        );
     }
     let slices = serde_json::to_value(processor.objects(ObjectKind::EndpointSlice)).unwrap();
     assert_eq!(

@@ -9,8 +9,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, ChangeSet, ContivService, Event, InterfaceName, LocalInterfaces, Object, ObjectKey, PodId,
-    Processor, ProcessorConfig, Resync, Snapshot,
+    Backend, ChangeSet, ContivService, Event, InterfaceName, LocalInterfaces, Object, ObjectKey,
+    PodId, Processor, ProcessorConfig, Resync, Snapshot,
 };
 use proptest::prelude::*;
 
@@ -30,9 +30,13 @@ impl ReferenceModel {
     fn apply(&mut self, step: &Step) {
         match step {
             Step::Apply(events) => events.iter().for_each(|event| self.apply_event(event)),
-            Step::Resync(Resync { objects, undecodable }) => {
+            Step::Resync(Resync {
+                objects,
+                undecodable,
+            }) => {
                 self.objects.retain(|key, _| undecodable.contains(key));
-                self.objects.extend(objects.iter().map(|object| (object.key(), object.clone())));
+                self.objects
+                    .extend(objects.iter().map(|object| (object.key(), object.clone())));
             }
         }
     }
@@ -41,7 +45,9 @@ impl ReferenceModel {
         match event {
             Event::Put(object) => drop(self.objects.insert(object.key(), object.clone())),
             Event::Delete(key) => drop(self.objects.remove(key)),
-            Event::AddPod { pod, interface } => drop(self.attached.insert(pod.clone(), interface.clone())),
+            Event::AddPod { pod, interface } => {
+                drop(self.attached.insert(pod.clone(), interface.clone()));
+            }
             Event::DeletePod(pod) | Event::RevertAddPod(pod) => drop(self.attached.remove(pod)),
             Event::LocalAddresses(ips) => self.local_ips.clone_from(ips),
             Event::LocalInterfaces(interfaces) => self.local_interfaces.clone_from(interfaces),
@@ -51,10 +57,10 @@ impl ReferenceModel {
     /// The state as independent events.
     fn events(&self) -> Vec<Event> {
         let objects = self.objects.values().cloned().map(Event::Put);
-        let attached = self
-            .attached
-            .iter()
-            .map(|(pod, interface)| Event::AddPod { pod: pod.clone(), interface: interface.clone() });
+        let attached = self.attached.iter().map(|(pod, interface)| Event::AddPod {
+            pod: pod.clone(),
+            interface: interface.clone(),
+        });
         let local = [
             Event::LocalAddresses(self.local_ips.clone()),
             Event::LocalInterfaces(self.local_interfaces.clone()),
@@ -66,7 +72,11 @@ impl ReferenceModel {
     fn snapshot(&self, config: &ProcessorConfig) -> Snapshot {
         let mut processor = Processor::new(config.clone());
         processor.resync(mk_resync(self.objects.values().cloned()));
-        processor.apply(self.events().into_iter().filter(|event| !matches!(event, Event::Put(_))));
+        processor.apply(
+            self.events()
+                .into_iter()
+                .filter(|event| !matches!(event, Event::Put(_))),
+        );
         processor.snapshot()
     }
 }
@@ -98,24 +108,61 @@ fn assert_honest(changes: &ChangeSet, before: &Snapshot) {
 
 /// Properties of every rendered service.
 fn assert_sound(service: &ContivService) {
-    let ContivService { id, source_ranges, external_ips, .. } = service;
-    assert!(service.load_balancer_ips.iter().all(|ip| external_ips.contains(ip)), "{id}");
-    assert!(source_ranges.iter().all(|range| range.prefix() > 0), "{id}: {source_ranges:?}");
-    assert!(!service.affinity_shared || service.session_affinity_timeout > 0, "{id}");
+    let ContivService {
+        id,
+        source_ranges,
+        external_ips,
+        ..
+    } = service;
+    assert!(
+        service
+            .load_balancer_ips
+            .iter()
+            .all(|ip| external_ips.contains(ip)),
+        "{id}"
+    );
+    assert!(
+        source_ranges.iter().all(|range| range.prefix() > 0),
+        "{id}: {source_ranges:?}"
+    );
+    assert!(
+        !service.affinity_shared || service.session_affinity_timeout > 0,
+        "{id}"
+    );
     for port in &service.ports {
-        assert!(port.backends.is_sorted_by_key(Backend::endpoint), "{id}: sorted, each once");
+        assert!(
+            port.backends.is_sorted_by_key(Backend::endpoint),
+            "{id}: sorted, each once"
+        );
         for ipv4 in [true, false] {
             let of_family = |backends: Vec<&Backend>| {
-                backends.into_iter().filter(|backend| backend.address.is_ipv4() == ipv4).cloned().collect()
+                backends
+                    .into_iter()
+                    .filter(|backend| backend.address.is_ipv4() == ipv4)
+                    .cloned()
+                    .collect()
             };
             let all: Vec<Backend> = of_family(port.backends.iter().collect());
             let cluster: Vec<Backend> = of_family(port.cluster_backends());
             let local: Vec<Backend> = of_family(port.local_backends());
-            assert_eq!(all.is_empty(), cluster.is_empty(), "{id}: no hint takes the last backend away");
-            assert_eq!(all.iter().any(|backend| backend.local), !local.is_empty(), "{id}");
+            assert_eq!(
+                all.is_empty(),
+                cluster.is_empty(),
+                "{id}: no hint takes the last backend away"
+            );
+            assert_eq!(
+                all.iter().any(|backend| backend.local),
+                !local.is_empty(),
+                "{id}"
+            );
             assert!(local.iter().all(|backend| backend.local), "{id}");
             for chosen in [&cluster, &local] {
-                assert!(chosen.iter().all(|backend| backend.state == chosen[0].state), "{id}: never mixed");
+                assert!(
+                    chosen
+                        .iter()
+                        .all(|backend| backend.state == chosen[0].state),
+                    "{id}: never mixed"
+                );
             }
         }
     }

@@ -1,8 +1,14 @@
 //! The service processor as renderers see it: objects and pod events in, snapshots and change sets out.
 
 // The lint's exception for tests does not reach helpers and builders.
-#![allow(clippy::unwrap_used, reason = "a test that cannot build its input has failed")]
-#![allow(clippy::wildcard_imports, reason = "the builders are the vocabulary of every test")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot build its input has failed"
+)]
+#![allow(
+    clippy::wildcard_imports,
+    reason = "the builders are the vocabulary of every test"
+)]
 
 mod assignment;
 mod builders;

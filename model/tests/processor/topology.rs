@@ -19,12 +19,20 @@ fn with_endpoints(service: Service, endpoints: &[SliceEndpoint]) -> Processor {
     mk_processor_with([
         put(mk_node_in("z1", MASTER)),
         put(service),
-        put(mk_slice("default/web-1", "web", endpoints, &["http:8080/tcp"])),
+        put(mk_slice(
+            "default/web-1",
+            "web",
+            endpoints,
+            &["http:8080/tcp"],
+        )),
     ])
 }
 
 fn addresses(backends: &[&Backend]) -> Vec<String> {
-    backends.iter().map(|backend| backend.address.to_string()).collect()
+    backends
+        .iter()
+        .map(|backend| backend.address.to_string())
+        .collect()
 }
 
 /// The backends for traffic with policy Cluster.
@@ -50,7 +58,11 @@ fn hints_for_zones_keep_traffic_in_zone_of_node() {
     assert_eq!(cluster(&processor), ["10.2.0.1", "10.2.0.3"]);
     assert_eq!(
         backends(&processor, "default/web"),
-        ["80/tcp -> 10.2.0.1:8080", "80/tcp -> 10.2.0.2:8080 elsewhere", "80/tcp -> 10.2.0.3:8080"]
+        [
+            "80/tcp -> 10.2.0.1:8080",
+            "80/tcp -> 10.2.0.2:8080 elsewhere",
+            "80/tcp -> 10.2.0.3:8080"
+        ]
     );
 }
 
@@ -58,10 +70,16 @@ fn hints_for_zones_keep_traffic_in_zone_of_node() {
 fn hints_for_nodes_come_before_hints_for_zones() {
     let mine = meant_for(at("10.2.0.1"), &[MASTER], &["z2"]);
     let of_zone = meant_for(at("10.2.0.2"), &[WORKER], &["z1"]);
-    assert_eq!(cluster(&with_endpoints(web(), &[mine, of_zone.clone()])), ["10.2.0.1"]);
+    assert_eq!(
+        cluster(&with_endpoints(web(), &[mine, of_zone.clone()])),
+        ["10.2.0.1"]
+    );
     // Without hints for this node those for zones decide.
     let other = meant_for(at("10.2.0.3"), &[WORKER], &["z2"]);
-    assert_eq!(cluster(&with_endpoints(web(), &[of_zone, other])), ["10.2.0.2"]);
+    assert_eq!(
+        cluster(&with_endpoints(web(), &[of_zone, other])),
+        ["10.2.0.2"]
+    );
 }
 
 #[test]
@@ -70,18 +88,27 @@ fn one_ready_endpoint_without_hints_makes_all_hints_meaningless() {
     let elsewhere = meant_for(at("10.2.0.2"), &[WORKER], &["z2"]);
     let all = ["10.2.0.1", "10.2.0.2", "10.2.0.3"];
     assert_eq!(
-        cluster(&with_endpoints(web(), &[here.clone(), elsewhere.clone(), ready(at("10.2.0.3"))])),
+        cluster(&with_endpoints(
+            web(),
+            &[here.clone(), elsewhere.clone(), ready(at("10.2.0.3"))]
+        )),
         all
     );
     let not_ready = with(at("10.2.0.3"), false, true, true);
-    assert_eq!(cluster(&with_endpoints(web(), &[here, elsewhere, not_ready])), ["10.2.0.1"]);
+    assert_eq!(
+        cluster(&with_endpoints(web(), &[here, elsewhere, not_ready])),
+        ["10.2.0.1"]
+    );
 }
 
 #[test]
 fn hints_only_for_other_zones_are_ignored() {
     let processor = with_endpoints(
         web(),
-        &[meant_for(at("10.2.0.1"), &[], &["z2"]), meant_for(at("10.2.0.2"), &[], &["z3"])],
+        &[
+            meant_for(at("10.2.0.1"), &[], &["z2"]),
+            meant_for(at("10.2.0.2"), &[], &["z3"]),
+        ],
     );
     assert_eq!(cluster(&processor), ["10.2.0.1", "10.2.0.2"]);
 }
@@ -93,15 +120,27 @@ fn terminating_endpoints_are_used_despite_hints() {
         ..with(at(address), false, true, true)
     };
     let going = [terminating("10.2.0.1", "z1"), terminating("10.2.0.2", "z2")];
-    assert_eq!(cluster(&with_endpoints(web(), &going)), ["10.2.0.1", "10.2.0.2"]);
+    assert_eq!(
+        cluster(&with_endpoints(web(), &going)),
+        ["10.2.0.1", "10.2.0.2"]
+    );
     // They do not decide either: the only ready one is elsewhere.
     let ready = meant_for(at("10.2.0.3"), &[], &["z2"]);
-    assert_eq!(cluster(&with_endpoints(web(), &[going[0].clone(), ready])), ["10.2.0.3"]);
+    assert_eq!(
+        cluster(&with_endpoints(web(), &[going[0].clone(), ready])),
+        ["10.2.0.3"]
+    );
     // Nor does it show that the ready ones have been decided on.
     let ready = meant_for(at("10.2.0.3"), &[], &["z1"]);
     assert_eq!(
-        backends(&with_endpoints(web(), &[going[1].clone(), ready]), "default/web"),
-        ["80/tcp -> 10.2.0.2:8080 terminating", "80/tcp -> 10.2.0.3:8080"]
+        backends(
+            &with_endpoints(web(), &[going[1].clone(), ready]),
+            "default/web"
+        ),
+        [
+            "80/tcp -> 10.2.0.2:8080 terminating",
+            "80/tcp -> 10.2.0.3:8080"
+        ]
     );
 }
 
@@ -114,7 +153,10 @@ fn policy_local_does_not_ask_for_topology() {
             meant_for(on(WORKER, "10.2.0.2"), &[MASTER], &[]),
         ],
     );
-    assert_eq!((cluster(&processor), local(&processor)), (vec!["10.2.0.2".into()], vec!["10.2.0.1".into()]));
+    assert_eq!(
+        (cluster(&processor), local(&processor)),
+        (vec!["10.2.0.2".into()], vec!["10.2.0.1".into()])
+    );
 }
 
 #[test]
@@ -128,18 +170,33 @@ fn each_family_and_each_port_follows_its_own_hints() {
             &["http:8080/tcp"],
         )
     };
-    let v4 = [meant_for(at("10.2.0.1"), &[], &["z1"]), meant_for(at("10.2.0.2"), &[], &["z2"])];
+    let v4 = [
+        meant_for(at("10.2.0.1"), &[], &["z1"]),
+        meant_for(at("10.2.0.2"), &[], &["z2"]),
+    ];
     let mut processor = with_endpoints(web(), &v4);
     processor.apply([put(v6)]);
     assert_eq!(cluster(&processor), ["10.2.0.1", "fd00:2::1", "fd00:2::2"]);
 
     processor.apply([
-        put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp", "dns:53/udp"])),
-        put(mk_slice("default/web-7", "web", &[ready(at("10.2.0.3"))], &["dns:53/udp"])),
+        put(mk_service(
+            "default/web",
+            &["10.96.0.1"],
+            &["http:80/tcp", "dns:53/udp"],
+        )),
+        put(mk_slice(
+            "default/web-7",
+            "web",
+            &[ready(at("10.2.0.3"))],
+            &["dns:53/udp"],
+        )),
         put(mk_slice("default/web-8", "web", &v4, &["dns:53/udp"])),
     ]);
     let service = processor.service(&service_id("default/web")).unwrap();
-    let chosen = service.ports.iter().map(|port| (port.port, addresses(&port.cluster_backends())));
+    let chosen = service
+        .ports
+        .iter()
+        .map(|port| (port.port, addresses(&port.cluster_backends())));
     let dns = vec!["10.2.0.1".into(), "10.2.0.2".into(), "10.2.0.3".into()];
     let web = vec!["10.2.0.1".into(), "fd00:2::1".into(), "fd00:2::2".into()];
     assert_eq!(chosen.collect::<Vec<_>>(), [(53, dns), (80, web)]);
@@ -149,28 +206,54 @@ fn each_family_and_each_port_follows_its_own_hints() {
 fn node_moving_zones_changes_only_services_with_hints() {
     let mut processor = with_endpoints(
         web(),
-        &[meant_for(at("10.2.0.1"), &[], &["z1"]), meant_for(at("10.2.0.2"), &[], &["z2"])],
+        &[
+            meant_for(at("10.2.0.1"), &[], &["z1"]),
+            meant_for(at("10.2.0.2"), &[], &["z2"]),
+        ],
     );
     processor.apply([
         put(mk_service("default/api", &["10.96.0.2"], &["http:80/tcp"])),
-        put(mk_slice("default/api-1", "api", &[ready(at("10.2.0.3"))], &["http:8080/tcp"])),
+        put(mk_slice(
+            "default/api-1",
+            "api",
+            &[ready(at("10.2.0.3"))],
+            &["http:8080/tcp"],
+        )),
     ]);
     let changes = processor.apply([put(mk_node_in("z2", MASTER))]);
-    assert_eq!((changed(&changes), &changes.node), (vec!["default/web".to_owned()], &None));
+    assert_eq!(
+        (changed(&changes), &changes.node),
+        (vec!["default/web".to_owned()], &None)
+    );
     assert_eq!(cluster(&processor), ["10.2.0.2"]);
 
-    assert!(processor.apply([put(mk_node_in("z1", WORKER))]).is_empty(), "the zone of another node");
+    assert!(
+        processor.apply([put(mk_node_in("z1", WORKER))]).is_empty(),
+        "the zone of another node"
+    );
     processor.apply([put(mk_node(MASTER, &[], &[]))]);
-    assert_eq!(cluster(&processor), ["10.2.0.1", "10.2.0.2"], "the node is in no zone");
+    assert_eq!(
+        cluster(&processor),
+        ["10.2.0.1", "10.2.0.2"],
+        "the node is in no zone"
+    );
 }
 
 #[test]
 fn hints_count_as_soon_as_zone_of_node_is_known() {
-    let endpoints = [meant_for(at("10.2.0.1"), &[], &["z1"]), meant_for(at("10.2.0.2"), &[], &["z2"])];
+    let endpoints = [
+        meant_for(at("10.2.0.1"), &[], &["z1"]),
+        meant_for(at("10.2.0.2"), &[], &["z2"]),
+    ];
     let all = ["10.2.0.1", "10.2.0.2"];
     let mut processor = mk_processor_with([
         put(web()),
-        put(mk_slice("default/web-1", "web", &endpoints, &["http:8080/tcp"])),
+        put(mk_slice(
+            "default/web-1",
+            "web",
+            &endpoints,
+            &["http:8080/tcp"],
+        )),
     ]);
     assert_eq!(cluster(&processor), all, "there is no Node object");
     let created = processor.apply([put(mk_node_in("z1", MASTER))]);
@@ -189,13 +272,24 @@ fn hints_count_as_soon_as_zone_of_node_is_known() {
 
 #[test]
 fn configured_zone_wins_over_that_of_node_object() {
-    let config = ProcessorConfig { zone: Some("z2".into()), ..ProcessorConfig::new(NodeName::new(MASTER)) };
+    let config = ProcessorConfig {
+        zone: Some("z2".into()),
+        ..ProcessorConfig::new(NodeName::new(MASTER))
+    };
     let mut processor = Processor::new(config);
-    let endpoints = [meant_for(at("10.2.0.1"), &[], &["z1"]), meant_for(at("10.2.0.2"), &[], &["z2"])];
+    let endpoints = [
+        meant_for(at("10.2.0.1"), &[], &["z1"]),
+        meant_for(at("10.2.0.2"), &[], &["z2"]),
+    ];
     processor.apply([
         put(mk_node_in("z1", MASTER)),
         put(web()),
-        put(mk_slice("default/web-1", "web", &endpoints, &["http:8080/tcp"])),
+        put(mk_slice(
+            "default/web-1",
+            "web",
+            &endpoints,
+            &["http:8080/tcp"],
+        )),
     ]);
     assert_eq!(cluster(&processor), ["10.2.0.2"]);
 }
@@ -205,7 +299,10 @@ fn hints_of_duplicates_are_taken_together() {
     let of_one = meant_for(at("10.2.0.1"), &[], &["z2"]);
     let of_other = meant_for(at("10.2.0.1"), &[], &["z1"]);
     let elsewhere = meant_for(at("10.2.0.2"), &[], &["z2"]);
-    for endpoints in [[of_one.clone(), of_other.clone(), elsewhere.clone()], [of_other, elsewhere, of_one]] {
+    for endpoints in [
+        [of_one.clone(), of_other.clone(), elsewhere.clone()],
+        [of_other, elsewhere, of_one],
+    ] {
         assert_eq!(cluster(&with_endpoints(web(), &endpoints)), ["10.2.0.1"]);
     }
 }
@@ -222,10 +319,19 @@ fn prefer_local_uses_other_nodes_only_without_local_backends() {
     let there = ready(on(WORKER, "10.2.0.2"));
     let going = with(on(MASTER, "10.2.0.3"), false, true, true);
     let endpoints = [here, there.clone(), going.clone()];
-    assert_eq!(cluster(&with_endpoints(web(), &endpoints)), ["10.2.0.1", "10.2.0.2"]);
-    assert_eq!(cluster(&with_endpoints(preferring_local(), &endpoints)), ["10.2.0.1"]);
+    assert_eq!(
+        cluster(&with_endpoints(web(), &endpoints)),
+        ["10.2.0.1", "10.2.0.2"]
+    );
+    assert_eq!(
+        cluster(&with_endpoints(preferring_local(), &endpoints)),
+        ["10.2.0.1"]
+    );
     // A terminating backend is no reason to stay.
-    assert_eq!(cluster(&with_endpoints(preferring_local(), &[there, going])), ["10.2.0.2"]);
+    assert_eq!(
+        cluster(&with_endpoints(preferring_local(), &[there, going])),
+        ["10.2.0.2"]
+    );
 }
 
 #[test]
@@ -240,7 +346,10 @@ fn prefer_local_has_no_effect_without_local_backends() {
 fn hints_decide_for_prefer_local_without_local_backends() {
     let processor = with_endpoints(
         preferring_local(),
-        &[meant_for(on(WORKER, "10.2.0.1"), &[], &["z1"]), meant_for(on(WORKER, "10.2.0.2"), &[], &["z2"])],
+        &[
+            meant_for(on(WORKER, "10.2.0.1"), &[], &["z1"]),
+            meant_for(on(WORKER, "10.2.0.2"), &[], &["z2"]),
+        ],
     );
     assert_eq!(cluster(&processor), ["10.2.0.1"]);
 }
@@ -290,27 +399,38 @@ fn categorize(endpoints: &[SliceEndpoint], node: &str, zone: &str) -> Vec<IpAddr
     }
     let is_last_resort =
         |endpoint: &&SliceEndpoint| endpoint.conditions.serving && endpoint.conditions.terminating;
-    endpoints.iter().filter(is_last_resort).map(|endpoint| endpoint.address.ip).collect()
+    endpoints
+        .iter()
+        .filter(is_last_resort)
+        .map(|endpoint| endpoint.address.ip)
+        .collect()
 }
 
 /// Up to five endpoints with different addresses, most of them ready and with hints.
 fn endpoints(addresses: &'static [&'static str]) -> impl Strategy<Value = Vec<SliceEndpoint>> {
     let hints = || {
-        (btree_set(select(&[MASTER, WORKER][..]), 0..3), btree_set(select(&["z1", "z2"][..]), 0..3)).prop_map(
-            |(nodes, zones)| (nodes.into_iter().collect::<Vec<_>>(), zones.into_iter().collect::<Vec<_>>()),
+        (
+            btree_set(select(&[MASTER, WORKER][..]), 0..3),
+            btree_set(select(&["z1", "z2"][..]), 0..3),
         )
+            .prop_map(|(nodes, zones)| {
+                (
+                    nodes.into_iter().collect::<Vec<_>>(),
+                    zones.into_iter().collect::<Vec<_>>(),
+                )
+            })
     };
     let conditions = (prop::bool::weighted(0.7), any::<bool>(), any::<bool>());
     prop::sample::subsequence(addresses, 0..=addresses.len()).prop_flat_map(move |addresses| {
         addresses
             .into_iter()
             .map(|address| {
-                (hints(), conditions).prop_map(move |((nodes, zones), (ready, serving, terminating))| {
-                    SliceEndpoint {
+                (hints(), conditions).prop_map(
+                    move |((nodes, zones), (ready, serving, terminating))| SliceEndpoint {
                         hints: meant_for(at(address), &nodes, &zones).hints,
                         ..with(at(address), ready, serving, terminating)
-                    }
-                })
+                    },
+                )
             })
             .collect::<Vec<_>>()
     })

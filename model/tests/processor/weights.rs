@@ -16,7 +16,10 @@ fn endpoint_has_weight_of_its_pod() {
         put(mk_slice(
             "default/web-1",
             "web",
-            &[ready(of_pod("default/p1", "10.1.1.3")), ready(at("10.1.1.4"))],
+            &[
+                ready(of_pod("default/p1", "10.1.1.3")),
+                ready(at("10.1.1.4")),
+            ],
             &["http:8080/tcp"],
         )),
     ]);
@@ -26,10 +29,16 @@ fn endpoint_has_weight_of_its_pod() {
     );
     let changes = processor.apply([put(weighing(5, mk_pod("default/p1", &["10.1.1.3"])))]);
     assert_eq!(changed(&changes), ["default/web"]);
-    assert_eq!(backends(&processor, "default/web")[0], "80/tcp -> 10.1.1.3:8080 x5");
+    assert_eq!(
+        backends(&processor, "default/web")[0],
+        "80/tcp -> 10.1.1.3:8080 x5"
+    );
 
     processor.apply([delete_pod_object("default/p1")]);
-    assert_eq!(backends(&processor, "default/web")[0], "80/tcp -> 10.1.1.3:8080");
+    assert_eq!(
+        backends(&processor, "default/web")[0],
+        "80/tcp -> 10.1.1.3:8080"
+    );
 }
 
 #[test]
@@ -38,17 +47,26 @@ fn endpoints_of_older_form_have_weights_too() {
         put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])),
         put(mk_endpoints(
             "default/web",
-            &[mk_subset(&[of_pod("default/p1", "10.1.1.3")], &["http:8080/tcp"])],
+            &[mk_subset(
+                &[of_pod("default/p1", "10.1.1.3")],
+                &["http:8080/tcp"],
+            )],
         )),
         put(weighing(2, mk_pod("default/p1", &["10.1.1.3"]))),
     ]);
-    assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.1.1.3:8080 x2"]);
+    assert_eq!(
+        backends(&processor, "default/web"),
+        ["80/tcp -> 10.1.1.3:8080 x2"]
+    );
 }
 
 #[test]
 fn weight_of_local_endpoints_multiplies_that_of_their_pods() {
     for (local_endpoint_weight, expected) in [(0, 200), (4, 800), (1000, u16::MAX)] {
-        let config = ProcessorConfig { local_endpoint_weight, ..ProcessorConfig::new(NodeName::new(MASTER)) };
+        let config = ProcessorConfig {
+            local_endpoint_weight,
+            ..ProcessorConfig::new(NodeName::new(MASTER))
+        };
         let mut processor = Processor::new(config);
         let here = contiv_model::object::EndpointAddress {
             pod: Some(pod_id("default/p1")),
@@ -57,10 +75,18 @@ fn weight_of_local_endpoints_multiplies_that_of_their_pods() {
         processor.apply([
             put(weighing(200, mk_pod("default/p1", &["10.1.1.3"]))),
             put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])),
-            put(mk_slice("default/web-1", "web", &[ready(here)], &["http:8080/tcp"])),
+            put(mk_slice(
+                "default/web-1",
+                "web",
+                &[ready(here)],
+                &["http:8080/tcp"],
+            )),
         ]);
         let service = processor.service(&service_id("default/web")).unwrap();
-        assert_eq!(service.ports[0].backends[0].weight, expected, "{local_endpoint_weight}");
+        assert_eq!(
+            service.ports[0].backends[0].weight, expected,
+            "{local_endpoint_weight}"
+        );
     }
 }
 
@@ -73,8 +99,16 @@ fn pod_on_its_way_out_does_not_weigh_for_one_with_its_address() {
             put(weighing(2, mk_pod("default/new", &["10.1.1.3"]))),
             put(weighing(9, mk_pod("default/old", &["10.1.1.3"]))),
             put(mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])),
-            put(mk_slice("default/web-1", "web", &endpoints, &["http:8080/tcp"])),
+            put(mk_slice(
+                "default/web-1",
+                "web",
+                &endpoints,
+                &["http:8080/tcp"],
+            )),
         ]);
-        assert_eq!(backends(&processor, "default/web"), ["80/tcp -> 10.1.1.3:8080 x2"]);
+        assert_eq!(
+            backends(&processor, "default/web"),
+            ["80/tcp -> 10.1.1.3:8080 x2"]
+        );
     }
 }

@@ -34,13 +34,21 @@ fn golden() -> [(&'static str, Key, &'static str); 9] {
             key(Kind::ExternalWorkload, "default", "vm-1"),
             "externalworkload default/vm-1",
         ),
-        ("/vnf-agent/contiv-ksr/k8s/node/n1", key(Kind::Node, "", "n1"), "node n1"),
+        (
+            "/vnf-agent/contiv-ksr/k8s/node/n1",
+            key(Kind::Node, "", "n1"),
+            "node n1",
+        ),
         (
             "/vnf-agent/contiv-ksr/k8s/namespace/default",
             key(Kind::Namespace, "", "default"),
             "namespace default",
         ),
-        ("/vnf-agent/contiv-ksr/allocatedIDs/2", key(Kind::VppNode, "", "2"), "vppnode 2"),
+        (
+            "/vnf-agent/contiv-ksr/allocatedIDs/2",
+            key(Kind::VppNode, "", "2"),
+            "vppnode 2",
+        ),
         (
             "/vnf-agent/contiv-ksr/custom-ipam/web-0/default",
             key(Kind::IpAllocation, "default", "web-0"),
@@ -62,7 +70,11 @@ fn keys_are_those_of_contiv_both_ways() {
 fn prefix_of_type_begins_its_keys_and_no_others() {
     for (path, key, _) in golden() {
         for kind in Kind::ALL {
-            assert_eq!(path.starts_with(&Key::prefix(kind)), kind == key.kind(), "{path} {kind}");
+            assert_eq!(
+                path.starts_with(&Key::prefix(kind)),
+                kind == key.kind(),
+                "{path} {kind}"
+            );
         }
     }
 }
@@ -97,7 +109,10 @@ fn keys_that_are_not_ours_are_passed_over() {
 fn malformed_key_of_one_of_our_types_is_error_that_names_it() {
     for (below_root, problem) in [
         ("k8s/service/", "has the form"),
-        ("k8s/service/web", "has the form /vnf-agent/contiv-ksr/k8s/service/<name>/namespace/<namespace>"),
+        (
+            "k8s/service/web",
+            "has the form /vnf-agent/contiv-ksr/k8s/service/<name>/namespace/<namespace>",
+        ),
         ("k8s/service/web/default", "has the form"),
         ("k8s/service/web/ns/default", "has the form"),
         ("k8s/service/web/namespace/default/x", "has the form"),
@@ -126,9 +141,12 @@ fn malformed_key_of_one_of_our_types_is_error_that_names_it() {
 
 #[test]
 fn name_with_slash_cannot_break_out_of_its_key() {
-    for (namespace, name) in
-        [("default", "web/namespace/kube-system"), ("a/b", "web"), ("", "web"), ("a", "")]
-    {
+    for (namespace, name) in [
+        ("default", "web/namespace/kube-system"),
+        ("a/b", "web"),
+        ("", "web"),
+        ("a", ""),
+    ] {
         Key::new(Kind::Service, namespace, name).unwrap_err();
         Key::new(Kind::IpAllocation, namespace, name).unwrap_err();
     }

@@ -28,8 +28,11 @@ impl<'de> Deserializer<'de> for Lenient {
                 Ok(value)
             }
             Value::Object(fields) => {
-                let mut fields =
-                    MapDeserializer::new(fields.into_iter().map(|(name, value)| (name, Lenient(value))));
+                let mut fields = MapDeserializer::new(
+                    fields
+                        .into_iter()
+                        .map(|(name, value)| (name, Lenient(value))),
+                );
                 let value = visitor.visit_map(&mut fields)?;
                 fields.end()?;
                 Ok(value)
@@ -58,12 +61,20 @@ impl<'de> Deserializer<'de> for Lenient {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.0.is_null() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
     }
 
     /// A string: as a field, in a list or in a map.
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.0.is_null() { visitor.visit_str("") } else { self.deserialize_any(visitor) }
+        if self.0.is_null() {
+            visitor.visit_str("")
+        } else {
+            self.deserialize_any(visitor)
+        }
     }
 
     forward_to_deserialize_any! {

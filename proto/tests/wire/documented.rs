@@ -9,7 +9,10 @@ fn values_on_page_decode_as_objects_of_their_keys() {
     let mut lines = PAGE.lines();
     let mut shown = Vec::new();
     while let Some(line) = lines.next() {
-        if let Some(path) = line.strip_prefix("etcdctl put ").and_then(|rest| rest.strip_suffix(" \\")) {
+        if let Some(path) = line
+            .strip_prefix("etcdctl put ")
+            .and_then(|rest| rest.strip_suffix(" \\"))
+        {
             let key = Key::parse(path).unwrap().unwrap();
             let value = lines.next().unwrap().trim().trim_matches('\'');
             let object = Object::decode(&key, value.as_bytes()).unwrap();
@@ -30,8 +33,13 @@ fn errors_on_page_are_those_of_decoding() {
         r#"{"name":"web""#,
         "",
     ] {
-        let error = Object::decode(&key, value.as_bytes()).expect_err(value).to_string();
-        assert!(PAGE.lines().any(|line| line == error), "not on the page: {error}");
+        let error = Object::decode(&key, value.as_bytes())
+            .expect_err(value)
+            .to_string();
+        assert!(
+            PAGE.lines().any(|line| line == error),
+            "not on the page: {error}"
+        );
     }
 }
 
@@ -40,6 +48,9 @@ fn keys_on_page_are_the_prefixes_of_the_types() {
     for kind in Kind::ALL {
         let below_root = Key::prefix(kind).replace(contiv_proto::key::ROOT, "");
         let row = format!("| `{kind}` | `{below_root}<");
-        assert!(PAGE.lines().any(|line| line.starts_with(&row)), "no row {row}");
+        assert!(
+            PAGE.lines().any(|line| line.starts_with(&row)),
+            "no row {row}"
+        );
     }
 }

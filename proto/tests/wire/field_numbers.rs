@@ -29,7 +29,11 @@ fn numbers<M: Wire>(json: &str) -> String {
     protoc.stdin.take().unwrap().write_all(&value).unwrap();
     let output = protoc.wait_with_output().unwrap();
     assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 // Short values that protoc cannot take for a nested message: "v…" is not one.

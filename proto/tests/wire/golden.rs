@@ -35,7 +35,10 @@ const SERVICE: &str = concat!(
 #[test]
 fn contiv_service_round_trips() {
     let service: Service = round_trip(SERVICE);
-    assert_eq!((service.name.as_str(), service.namespace.as_str()), ("nginx", "default"));
+    assert_eq!(
+        (service.name.as_str(), service.namespace.as_str()),
+        ("nginx", "default")
+    );
     assert_eq!(service.port[0].port, 80);
     assert_eq!(service.port[0].node_port, 30080);
     assert_eq!(service.port[0].target_port.as_ref().unwrap().int_val, 8080);
@@ -76,7 +79,10 @@ fn contiv_endpoints_round_trip() {
         r#""ports":[{"name":"http","port":8080,"protocol":"TCP"}]}]}"#
     ));
     let subset = &endpoints.endpoint_subsets[0];
-    assert_eq!(subset.addresses[0].target_ref.as_ref().unwrap().name, "nginx-x");
+    assert_eq!(
+        subset.addresses[0].target_ref.as_ref().unwrap().name,
+        "nginx-x"
+    );
     assert_eq!(subset.not_ready_addresses[0].ip, "10.1.2.9");
     assert_eq!(subset.ports[0].port, 8080);
 }
@@ -90,10 +96,20 @@ fn endpoint_slice_distinguishes_false_from_absent() {
         r#"{"addresses":["10.1.2.9"]}],"ports":[{"name":"","port":8080,"protocol":"TCP"},{}]}"#
     ));
     let conditions = slice.endpoints[0].conditions.unwrap();
-    assert_eq!(conditions, Conditions { ready: Some(false), serving: None, terminating: Some(true) });
+    assert_eq!(
+        conditions,
+        Conditions {
+            ready: Some(false),
+            serving: None,
+            terminating: Some(true)
+        }
+    );
     assert_eq!(slice.endpoints[1].conditions, None);
     assert_eq!(slice.ports[0].name.as_deref(), Some(""));
-    assert_eq!((slice.ports[1].name.as_deref(), slice.ports[1].port), (None, None));
+    assert_eq!(
+        (slice.ports[1].name.as_deref(), slice.ports[1].port),
+        (None, None)
+    );
 }
 
 #[test]
@@ -108,7 +124,10 @@ fn contiv_node_keeps_its_irregular_field_names() {
         r#""Architecture":"amd64"},"pod_cidrs":["10.0.1.0/24","fd01::/64"],"#,
         r#""labels":{"topology.kubernetes.io/zone":"a"}}"#
     ));
-    assert_eq!(node.addresses[0].r#type(), node_address::Type::NodeInternalIp);
+    assert_eq!(
+        node.addresses[0].r#type(),
+        node_address::Type::NodeInternalIp
+    );
     assert_eq!(node.node_info.unwrap().kube_proxy_version, "v1.10.1");
 }
 
@@ -128,10 +147,15 @@ fn contiv_pod_round_trips() {
 
 #[test]
 fn other_contiv_types_round_trip() {
-    let node: VppNode = round_trip(r#"{"id":2,"name":"k8s-worker1","ip_addresses":["192.168.16.2/24"]}"#);
-    assert_eq!((node.id, node.ip_addresses[0].as_str()), (2, "192.168.16.2/24"));
+    let node: VppNode =
+        round_trip(r#"{"id":2,"name":"k8s-worker1","ip_addresses":["192.168.16.2/24"]}"#);
+    assert_eq!(
+        (node.id, node.ip_addresses[0].as_str()),
+        (2, "192.168.16.2/24")
+    );
 
-    let namespace: Namespace = round_trip(r#"{"name":"default","label":[{"key":"a","value":"b"}]}"#);
+    let namespace: Namespace =
+        round_trip(r#"{"name":"default","label":[{"key":"a","value":"b"}]}"#);
     assert_eq!(namespace.label[0].value, "b");
 
     let allocation: CustomIpAllocation = round_trip(concat!(

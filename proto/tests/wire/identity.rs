@@ -10,7 +10,11 @@ fn key(kind: Kind, namespace: &str, name: &str) -> Key {
 fn keys() -> [Key; 9] {
     Kind::ALL.map(|kind| {
         let namespace = if kind.is_namespaced() { "default" } else { "" };
-        key(kind, namespace, if kind == Kind::VppNode { "7" } else { "web" })
+        key(
+            kind,
+            namespace,
+            if kind == Kind::VppNode { "7" } else { "web" },
+        )
     })
 }
 
@@ -33,12 +37,18 @@ fn value_that_names_another_object_than_its_key_is_refused() {
             _ => r#"{"name":"other"}"#,
         };
         let error = Object::decode(&key, other.as_bytes()).unwrap_err();
-        assert!(matches!(&error, DecodeError::Identity { key: named, .. } if *named == key), "{error}");
+        assert!(
+            matches!(&error, DecodeError::Identity { key: named, .. } if *named == key),
+            "{error}"
+        );
     }
     assert_eq!(
-        Object::decode(&key(Kind::Service, "default", "web"), br#"{"name":"web","namespace":"prod"}"#)
-            .unwrap_err()
-            .to_string(),
+        Object::decode(
+            &key(Kind::Service, "default", "web"),
+            br#"{"name":"web","namespace":"prod"}"#
+        )
+        .unwrap_err()
+        .to_string(),
         r#"field namespace is "prod", but the key is that of service default/web; correct one of them"#
     );
 }
@@ -46,8 +56,15 @@ fn value_that_names_another_object_than_its_key_is_refused() {
 #[test]
 fn binary_value_has_to_name_its_object() {
     let key = key(Kind::VppNode, "", "7");
-    let node = VppNode { id: 7, name: "n7".to_owned(), ..VppNode::default() };
-    assert_eq!(Object::decode(&key, &node.encode_to_vec()), Ok(Object::from(node.clone())));
+    let node = VppNode {
+        id: 7,
+        name: "n7".to_owned(),
+        ..VppNode::default()
+    };
+    assert_eq!(
+        Object::decode(&key, &node.encode_to_vec()),
+        Ok(Object::from(node.clone()))
+    );
 
     let nameless = VppNode { id: 0, ..node };
     let error = Object::decode(&key, &nameless.encode_to_vec()).unwrap_err();

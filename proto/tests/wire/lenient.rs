@@ -32,7 +32,10 @@ fn camel_case_wins_over_proto_names_in_either_order() {
         r#"{"clusterIp":"10.0.0.2","cluster_ip":"10.0.0.1","port":[{"node_port":1,"nodePort":2}]}"#,
     ] {
         let service: Service = decode(json.as_bytes()).unwrap();
-        assert_eq!((service.cluster_ip.as_str(), service.port[0].node_port), ("10.0.0.2", 2));
+        assert_eq!(
+            (service.cluster_ip.as_str(), service.port[0].node_port),
+            ("10.0.0.2", 2)
+        );
     }
     let service: Service = decode(br#"{"cluster_ip":"10.0.0.1","clusterIp":null}"#).unwrap();
     assert_eq!(service.cluster_ip, "");
@@ -41,15 +44,23 @@ fn camel_case_wins_over_proto_names_in_either_order() {
 #[test]
 fn keys_of_map_are_no_field_names() {
     let service: Service =
-        decode(br#"{"clusterIp":"","cluster_ip":"","labels":{"cluster_ip":"a","clusterIp":"b"}}"#).unwrap();
-    assert_eq!((service.labels["cluster_ip"].as_str(), service.labels["clusterIp"].as_str()), ("a", "b"));
+        decode(br#"{"clusterIp":"","cluster_ip":"","labels":{"cluster_ip":"a","clusterIp":"b"}}"#)
+            .unwrap();
+    assert_eq!(
+        (
+            service.labels["cluster_ip"].as_str(),
+            service.labels["clusterIp"].as_str()
+        ),
+        ("a", "b")
+    );
 }
 
 #[test]
 fn duplicate_field_counts_the_last() {
-    let service: Service =
-        decode(br#"{"name":"a","name":"b","port":[{"port":1,"port":2}],"labels":{"x":"1","x":"2"}}"#)
-            .unwrap();
+    let service: Service = decode(
+        br#"{"name":"a","name":"b","port":[{"port":1,"port":2}],"labels":{"x":"1","x":"2"}}"#,
+    )
+    .unwrap();
     assert_eq!((service.name.as_str(), service.port[0].port), ("b", 2));
     assert_eq!(service.labels["x"], "2");
 }
@@ -66,8 +77,16 @@ fn null_is_the_default_of_any_field() {
     assert_eq!(service.labels["a"], "");
     assert_eq!(service.load_balancer_ingress.len(), 2);
     assert_eq!(
-        Service { external_ips: Vec::new(), labels: [].into(), load_balancer_ingress: Vec::new(), ..service },
-        Service { name: "web".to_owned(), ..Service::default() }
+        Service {
+            external_ips: Vec::new(),
+            labels: [].into(),
+            load_balancer_ingress: Vec::new(),
+            ..service
+        },
+        Service {
+            name: "web".to_owned(),
+            ..Service::default()
+        }
     );
 
     let service: Service = decode(
@@ -82,12 +101,19 @@ fn null_is_the_default_of_any_field() {
     )
     .unwrap();
     assert_eq!(slice.endpoints[0].conditions.unwrap().ready, None);
-    assert_eq!((slice.ports[0].name.as_deref(), slice.ports[0].port), (None, None));
+    assert_eq!(
+        (slice.ports[0].name.as_deref(), slice.ports[0].port),
+        (None, None)
+    );
 
-    let endpoints: Endpoints =
-        decode(br#"{"endpoint_subsets":[{"addresses":[null],"ports":null,"notReadyAddresses":[]}]}"#)
-            .unwrap();
-    assert_eq!(endpoints.endpoint_subsets[0].addresses, [EndpointAddress::default()]);
+    let endpoints: Endpoints = decode(
+        br#"{"endpoint_subsets":[{"addresses":[null],"ports":null,"notReadyAddresses":[]}]}"#,
+    )
+    .unwrap();
+    assert_eq!(
+        endpoints.endpoint_subsets[0].addresses,
+        [EndpointAddress::default()]
+    );
 }
 
 #[test]
@@ -104,7 +130,11 @@ fn enum_is_read_by_name_or_by_number() {
     for spelling in [r#""UDP""#, "1"] {
         let json = format!(r#"{{"container":[{{"port":[{{"protocol":{spelling}}}]}}]}}"#);
         let pod: Pod = decode(json.as_bytes()).unwrap();
-        assert_eq!(pod.container[0].port[0].protocol(), Protocol::Udp, "{spelling}");
+        assert_eq!(
+            pod.container[0].port[0].protocol(),
+            Protocol::Udp,
+            "{spelling}"
+        );
     }
 }
 
@@ -116,7 +146,10 @@ fn integers_are_read_with_and_without_quotes() {
     ] {
         let service: Service = decode(json.as_bytes()).unwrap();
         assert_eq!(service.creation_timestamp, -9_007_199_254_740_993);
-        assert_eq!((service.session_affinity_timeout, service.port[0].port), (7, 80));
+        assert_eq!(
+            (service.session_affinity_timeout, service.port[0].port),
+            (7, 80)
+        );
     }
 }
 
@@ -126,7 +159,10 @@ fn leniencies_do_not_exclude_each_other() {
         br#"{"serviceType":null,"creationTimestamp":"5","healthCheckNodePort":"9","x":[{}],"port":[{"targetPort":{"type":1}}]}"#,
     )
     .unwrap();
-    assert_eq!((service.creation_timestamp, service.health_check_node_port), (5, 9));
+    assert_eq!(
+        (service.creation_timestamp, service.health_check_node_port),
+        (5, 9)
+    );
     assert_eq!(service.port[0].target_port.as_ref().unwrap().r#type, 1);
 }
 

@@ -1,6 +1,10 @@
 //! The stored form, seen from outside: golden values, field numbers, leniency, properties.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail like tests"
+)]
 
 mod documented;
 mod field_numbers;

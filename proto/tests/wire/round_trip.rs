@@ -23,16 +23,28 @@ where
 {
     let json = encode(message).unwrap();
     prop_assert_eq!(&decode::<M>(&json).unwrap(), message, "from JSON");
-    prop_assert_eq!(&decode::<M>(&message.encode_to_vec()).unwrap(), message, "from protobuf");
+    prop_assert_eq!(
+        &decode::<M>(&message.encode_to_vec()).unwrap(),
+        message,
+        "from protobuf"
+    );
 
     let camel = camel_case(serde_json::from_slice(&json).unwrap()).to_string();
-    prop_assert_eq!(&decode::<M>(camel.as_bytes()).unwrap(), message, "from camel case");
+    prop_assert_eq!(
+        &decode::<M>(camel.as_bytes()).unwrap(),
+        message,
+        "from camel case"
+    );
 
     // The first field belongs to the identity, so it is never left out. Duplicated, it cannot take the fast path.
     let json = String::from_utf8(json).unwrap();
     let (first, _) = json.split_once(':').unwrap();
     let twice = format!("{first}:null,{}", &json[1..]);
-    prop_assert_eq!(&decode::<M>(twice.as_bytes()).unwrap(), message, "the lenient way");
+    prop_assert_eq!(
+        &decode::<M>(twice.as_bytes()).unwrap(),
+        message,
+        "the lenient way"
+    );
 
     let key = message.key().unwrap();
     let object = Object::decode(&key, json.as_bytes()).unwrap();
@@ -54,7 +66,11 @@ fn camel_case(value: Value) -> Value {
                 let mut camel = String::new();
                 for (i, part) in name.split('_').enumerate() {
                     let (first, rest) = part.split_at(part.len().min(1));
-                    camel += &if i == 0 { part.to_owned() } else { first.to_uppercase() + rest };
+                    camel += &if i == 0 {
+                        part.to_owned()
+                    } else {
+                        first.to_uppercase() + rest
+                    };
                 }
                 (camel, if is_map { value } else { camel_case(value) })
             })
@@ -129,7 +145,10 @@ properties! {
 /// A line feed is the tag of field 1, and `{` the length of such a name.
 #[test]
 fn binary_value_with_a_name_of_123_bytes_is_not_json() {
-    let node = Node { name: "n".repeat(123), ..Node::default() };
+    let node = Node {
+        name: "n".repeat(123),
+        ..Node::default()
+    };
     let value = node.encode_to_vec();
     assert_eq!(&value[..2], b"\n{");
     assert_eq!(decode(&value), Ok(node));

@@ -52,17 +52,31 @@ type Line = (String, Option<bool>, &'static str, TrafficPolicy);
 
 fn addresses(service: &ContivService, port: &ServicePort) -> Vec<Line> {
     let at = |address: &IpAddr| {
-        (format!("{}/{}", SocketAddr::new(*address, port.port), port.protocol), Some(address.is_ipv4()))
+        (
+            format!("{}/{}", SocketAddr::new(*address, port.port), port.protocol),
+            Some(address.is_ipv4()),
+        )
     };
     let line = |(text, family), kind, policy| (text, family, kind, policy);
-    let cluster = service.cluster_ips.iter().map(|ip| line(at(ip), "cluster", service.internal_policy));
+    let cluster = service
+        .cluster_ips
+        .iter()
+        .map(|ip| line(at(ip), "cluster", service.internal_policy));
     let external = service.external_ips.iter().map(|ip| {
         let is_of_balancer = service.load_balancer_ips.contains(ip);
-        let kind = if is_of_balancer { "load balancer" } else { "external" };
+        let kind = if is_of_balancer {
+            "load balancer"
+        } else {
+            "external"
+        };
         line(at(ip), kind, service.external_policy)
     });
     let node_port = port.node_port.map(|number| {
-        line((format!("*:{number}/{}", port.protocol), None), "node port", service.external_policy)
+        line(
+            (format!("*:{number}/{}", port.protocol), None),
+            "node port",
+            service.external_policy,
+        )
     });
     cluster.chain(external).chain(node_port).collect()
 }
@@ -78,10 +92,18 @@ fn backends(port: &ServicePort, ipv4: Option<bool>, policy: TrafficPolicy) -> St
     let all: Vec<&Backend> = for_policy.into_iter().filter(of_family).collect();
     if all.is_empty() {
         let is_elsewhere = port.cluster_backends().iter().any(of_family);
-        return if is_elsewhere { "none on this node: dropped" } else { "none: rejected" }.to_owned();
+        return if is_elsewhere {
+            "none on this node: dropped"
+        } else {
+            "none: rejected"
+        }
+        .to_owned();
     }
-    let mut shown: Vec<String> =
-        all.iter().take(MAX_SHOWN_BACKENDS).map(|backend| backend.endpoint().to_string()).collect();
+    let mut shown: Vec<String> = all
+        .iter()
+        .take(MAX_SHOWN_BACKENDS)
+        .map(|backend| backend.endpoint().to_string())
+        .collect();
     if all.len() > MAX_SHOWN_BACKENDS {
         shown.push(format!("and {} more", all.len() - MAX_SHOWN_BACKENDS));
     }

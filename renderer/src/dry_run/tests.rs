@@ -7,7 +7,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId, ServicePort, TrafficPolicy,
+    Backend, ContivService, NodeFacts, Protocol, ServiceChange, ServiceId, ServicePort,
+    TrafficPolicy,
 };
 
 use super::*;
@@ -16,7 +17,12 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn port(port: u16, protocol: Protocol, node_port: Option<u16>, backends: &[(&str, bool)]) -> ServicePort {
+fn port(
+    port: u16,
+    protocol: Protocol,
+    node_port: Option<u16>,
+    backends: &[(&str, bool)],
+) -> ServicePort {
     let backend = |(address, local): &(&str, bool)| Backend {
         local: *local,
         ..Backend::new(SocketAddr::new(ip(address), 8080))
@@ -30,7 +36,12 @@ fn port(port: u16, protocol: Protocol, node_port: Option<u16>, backends: &[(&str
     }
 }
 
-fn service(name: &str, cluster_ips: &[&str], external: TrafficPolicy, port: ServicePort) -> ContivService {
+fn service(
+    name: &str,
+    cluster_ips: &[&str],
+    external: TrafficPolicy,
+    port: ServicePort,
+) -> ContivService {
     ContivService {
         external_policy: external,
         cluster_ips: cluster_ips.iter().map(|address| ip(address)).collect(),
@@ -40,9 +51,18 @@ fn service(name: &str, cluster_ips: &[&str], external: TrafficPolicy, port: Serv
 }
 
 fn snapshot() -> Snapshot {
-    let backends = [("10.244.1.10", true), ("10.244.2.10", false), ("fd00:10:244:1::10", true)];
+    let backends = [
+        ("10.244.1.10", true),
+        ("10.244.2.10", false),
+        ("fd00:10:244:1::10", true),
+    ];
     let services = [
-        service("dns", &["10.96.0.10"], TrafficPolicy::Cluster, port(53, Protocol::Udp, None, &[])),
+        service(
+            "dns",
+            &["10.96.0.10"],
+            TrafficPolicy::Cluster,
+            port(53, Protocol::Udp, None, &[]),
+        ),
         service(
             "web",
             &["10.96.0.1", "fd00:10:96::1"],
@@ -51,7 +71,10 @@ fn snapshot() -> Snapshot {
         ),
     ];
     Snapshot {
-        services: services.into_iter().map(|service| (service.id.clone(), Arc::new(service))).collect(),
+        services: services
+            .into_iter()
+            .map(|service| (service.id.clone(), Arc::new(service)))
+            .collect(),
         node: NodeFacts {
             node_ips: BTreeSet::from([ip("172.31.0.1")]),
             pod_cidrs: BTreeSet::from(["10.244.1.0/24".parse().unwrap()]),
@@ -197,9 +220,30 @@ fn nft_form_is_skeleton_then_chains_and_elements_in_order() {
 #[test]
 fn table_has_one_row_for_each_address() {
     let expected = [
-        ["default/dns", "", "10.96.0.10:53/udp", "cluster", "Cluster", "none: rejected"],
-        ["default/web", "", "10.96.0.1:80/tcp", "cluster", "Cluster", "10.244.1.10:8080, 10.244.2.10:8080"],
-        ["default/web", "", "[fd00:10:96::1]:80/tcp", "cluster", "Cluster", "[fd00:10:244:1::10]:8080"],
+        [
+            "default/dns",
+            "",
+            "10.96.0.10:53/udp",
+            "cluster",
+            "Cluster",
+            "none: rejected",
+        ],
+        [
+            "default/web",
+            "",
+            "10.96.0.1:80/tcp",
+            "cluster",
+            "Cluster",
+            "10.244.1.10:8080, 10.244.2.10:8080",
+        ],
+        [
+            "default/web",
+            "",
+            "[fd00:10:96::1]:80/tcp",
+            "cluster",
+            "Cluster",
+            "[fd00:10:244:1::10]:8080",
+        ],
         [
             "default/web",
             "",
@@ -215,23 +259,35 @@ fn table_has_one_row_for_each_address() {
 #[test]
 fn load_balancer_address_has_its_type_and_local_backends() {
     let backends = [("10.244.1.10", true), ("10.244.2.10", false)];
-    let mut web =
-        service("web", &["10.96.0.1"], TrafficPolicy::Local, port(80, Protocol::Tcp, Some(30080), &backends));
+    let mut web = service(
+        "web",
+        &["10.96.0.1"],
+        TrafficPolicy::Local,
+        port(80, Protocol::Tcp, Some(30080), &backends),
+    );
     web.external_ips = [ip("192.0.2.1"), ip("203.0.113.1")].into_iter().collect();
     web.load_balancer_ips = [ip("203.0.113.1")].into_iter().collect();
     let mut elsewhere = web.clone();
     elsewhere.id = ServiceId::new("default", "elsewhere");
     elsewhere.ports[0].backends.remove(0);
     let services = [web, elsewhere].map(|service| (service.id.clone(), Arc::new(service)));
-    let rows = rows(&Snapshot { services: services.into(), ..Snapshot::default() });
+    let rows = rows(&Snapshot {
+        services: services.into(),
+        ..Snapshot::default()
+    });
     let words = |address: &str| {
         let rows = rows.iter().filter(|row| row[2].contains(address));
-        rows.map(|row| row.join(" ").replace("  ", " ")).collect::<Vec<_>>()
+        rows.map(|row| row.join(" ").replace("  ", " "))
+            .collect::<Vec<_>>()
     };
-    let dropped = "default/elsewhere 203.0.113.1:80/tcp load balancer Local none on this node: dropped";
+    let dropped =
+        "default/elsewhere 203.0.113.1:80/tcp load balancer Local none on this node: dropped";
     let served = "default/web 203.0.113.1:80/tcp load balancer Local 10.244.1.10:8080";
     assert_eq!(words("203.0.113.1"), [dropped, served]);
-    assert!(words("192.0.2.1")[1].ends_with("external Local 10.244.1.10:8080"), "{rows:?}");
+    assert!(
+        words("192.0.2.1")[1].ends_with("external Local 10.244.1.10:8080"),
+        "{rows:?}"
+    );
     assert!(
         words("10.96.0.1")[1].ends_with("cluster Cluster 10.244.1.10:8080, 10.244.2.10:8080"),
         "{rows:?}"
@@ -241,7 +297,10 @@ fn load_balancer_address_has_its_type_and_local_backends() {
 #[test]
 fn json_form_has_services_and_elements_of_each_set() {
     let json = json(&snapshot());
-    assert_eq!(json["desired"]["services"]["default/web"]["ports"][0]["node_port"], 30080);
+    assert_eq!(
+        json["desired"]["services"]["default/web"]["ports"][0]["node_port"],
+        30080
+    );
     let expected = serde_json::json!(["10.96.0.10 . udp . 53"]);
     assert_eq!(json["elements"]["no-endpoints4"], expected);
 }
@@ -250,13 +309,25 @@ fn json_form_has_services_and_elements_of_each_set() {
 fn dry_run_keeps_and_shows_its_snapshot() {
     let mut renderer = DryRun::new();
     let old = snapshot();
-    assert!(renderer.update(&ChangeSet::default()).is_err(), "a resync comes first");
+    assert!(
+        renderer.update(&ChangeSet::default()).is_err(),
+        "a resync comes first"
+    );
     renderer.resync(&old).unwrap();
-    assert_eq!((renderer.describe().services, renderer.describe().text), (2, nft(&old)));
+    assert_eq!(
+        (renderer.describe().services, renderer.describe().text),
+        (2, nft(&old))
+    );
 
     let id = ServiceId::new("default", "dns");
-    let gone = ServiceChange { old: old.services.get(&id).cloned(), new: None };
-    let changes = ChangeSet { services: BTreeMap::from([(id, gone)]), ..ChangeSet::default() };
+    let gone = ServiceChange {
+        old: old.services.get(&id).cloned(),
+        new: None,
+    };
+    let changes = ChangeSet {
+        services: BTreeMap::from([(id, gone)]),
+        ..ChangeSet::default()
+    };
     let report = renderer.update(&changes).unwrap();
     assert_eq!((report.added, report.removed), (0, 1));
     assert_eq!(renderer.describe().services, 1);

@@ -106,7 +106,9 @@ impl<'a> Attributes<'a> {
 
     /// The payload of the first attribute of this type.
     pub(crate) fn get(self, kind: u16) -> Option<&'a [u8]> {
-        self.iter().find(|(found, _)| *found == kind).map(|(_, payload)| payload)
+        self.iter()
+            .find(|(found, _)| *found == kind)
+            .map(|(_, payload)| payload)
     }
 
     /// The attributes inside the first attribute of this type.
@@ -117,7 +119,10 @@ impl<'a> Attributes<'a> {
     /// Text up to its terminating zero.
     pub(crate) fn text(self, kind: u16) -> Option<&'a str> {
         let payload = self.get(kind)?;
-        let end = payload.iter().position(|byte| *byte == 0).unwrap_or(payload.len());
+        let end = payload
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(payload.len());
         std::str::from_utf8(&payload[..end]).ok()
     }
 
@@ -145,7 +150,10 @@ mod tests {
         let attributes = Attributes(&bytes);
         assert_eq!(attributes.text(1), Some("contiv"));
         let inner = attributes.nested(2).unwrap();
-        assert_eq!((inner.u32(1), inner.get(2)), (Some(0x0102_0304), Some(&[7][..])));
+        assert_eq!(
+            (inner.u32(1), inner.get(2)),
+            (Some(0x0102_0304), Some(&[7][..]))
+        );
         assert_eq!(attributes.get(3), Some(&[1, 2, 3, 4, 5][..]));
         assert_eq!(attributes.get(4), None);
     }

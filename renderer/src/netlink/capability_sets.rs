@@ -10,7 +10,10 @@ const GENERAL_ADVICE: &str = "run as root or with CAP_NET_ADMIN";
 
 /// Which sets of a thread have `CAP_NET_ADMIN`, and what decides whether an executed program gets it.
 #[derive(Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a set of the kernel, or a flag of its own")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a set of the kernel, or a flag of its own"
+)]
 struct CapabilitySets {
     user: u32,
     bounding: bool,
@@ -66,11 +69,22 @@ impl CapabilitySets {
             ("ambient", self.ambient),
         ];
         let names = |has: bool| {
-            let of_it = sets.iter().filter(|(_, has_it)| *has_it == has).map(|(name, _)| *name);
+            let of_it = sets
+                .iter()
+                .filter(|(_, has_it)| *has_it == has)
+                .map(|(name, _)| *name);
             of_it.collect::<Vec<_>>().join(", ")
         };
-        let with = if self.bounding { format!("; it is in {}", names(true)) } else { String::new() };
-        let no_new_privs = if self.no_new_privs { "; no_new_privs is set" } else { "" };
+        let with = if self.bounding {
+            format!("; it is in {}", names(true))
+        } else {
+            String::new()
+        };
+        let no_new_privs = if self.no_new_privs {
+            "; no_new_privs is set"
+        } else {
+            ""
+        };
         format!(
             "CAP_NET_ADMIN is not in these sets of user {}: {}{with}{no_new_privs}",
             self.user,
@@ -104,7 +118,11 @@ mod tests {
     const WITH: &str = "0000000000001000";
     const WITHOUT: &str = "0000000000000000";
 
-    fn status(user: u32, [bounding, permitted, effective, ambient]: [&str; 4], no_new_privs: u8) -> String {
+    fn status(
+        user: u32,
+        [bounding, permitted, effective, ambient]: [&str; 4],
+        no_new_privs: u8,
+    ) -> String {
         format!(
             "Name:\tcontiv\nUid:\t{user}\t{user}\t{user}\t{user}\nCapInh:\t{WITHOUT}\nCapPrm:\t{permitted}\n\
              CapEff:\t{effective}\nCapBnd:\t{bounding}\nCapAmb:\t{ambient}\nNoNewPrivs:\t{no_new_privs}\n"
@@ -128,24 +146,48 @@ mod tests {
                 65532,
                 only_bounding,
                 0,
-                ["permitted, effective, ambient; it is in bounding: ", "setcap cap_net_admin=p"],
+                [
+                    "permitted, effective, ambient; it is in bounding: ",
+                    "setcap cap_net_admin=p",
+                ],
             ),
             (
                 0,
                 [WITHOUT; 4],
                 0,
-                ["of user 0: bounding, permitted, effective, ambient: ", "capabilities.add: [NET_ADMIN]"],
+                [
+                    "of user 0: bounding, permitted, effective, ambient: ",
+                    "capabilities.add: [NET_ADMIN]",
+                ],
             ),
-            (0, only_bounding, 1, ["of user 0: permitted", "something took it away"]),
+            (
+                0,
+                only_bounding,
+                1,
+                ["of user 0: permitted", "something took it away"],
+            ),
             (
                 1000,
                 [WITH, WITH, WITHOUT, WITHOUT],
                 0,
-                [": effective, ambient; it is in bounding, permitted: ", "took it away"],
+                [
+                    ": effective, ambient; it is in bounding, permitted: ",
+                    "took it away",
+                ],
             ),
-            (0, [WITH; 4], 0, ["is effective, but not for this network namespace", "another user namespace"]),
+            (
+                0,
+                [WITH; 4],
+                0,
+                [
+                    "is effective, but not for this network namespace",
+                    "another user namespace",
+                ],
+            ),
         ] {
-            let advice = CapabilitySets::parse(&status(user, sets, no_new_privs)).unwrap().advice();
+            let advice = CapabilitySets::parse(&status(user, sets, no_new_privs))
+                .unwrap()
+                .advice();
             for part in parts {
                 assert!(advice.contains(part), "{part:?} is not in {advice:?}");
             }
@@ -156,9 +198,15 @@ mod tests {
     fn status_with_missing_field_gives_no_sets() {
         let whole = status(0, [WITH; 4], 0);
         for field in ["Uid", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs"] {
-            let without: String = whole.lines().filter(|line| !line.starts_with(field)).collect();
+            let without: String = whole
+                .lines()
+                .filter(|line| !line.starts_with(field))
+                .collect();
             assert_eq!(CapabilitySets::parse(&without), None, "{field}");
         }
-        assert!(CapabilitySets::parse(&fs::read_to_string("/proc/thread-self/status").unwrap()).is_some());
+        assert!(
+            CapabilitySets::parse(&fs::read_to_string("/proc/thread-self/status").unwrap())
+                .is_some()
+        );
     }
 }

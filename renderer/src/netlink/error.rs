@@ -22,7 +22,10 @@ pub(crate) enum NetlinkError {
     },
     /// The socket failed.
     #[error("{action}: {source}")]
-    Socket { action: &'static str, source: io::Error },
+    Socket {
+        action: &'static str,
+        source: io::Error,
+    },
     /// The kernel lacks modules.
     #[error("the kernel has no {}", .0.join(", "))]
     MissingModules(Vec<&'static str>),
@@ -57,8 +60,13 @@ impl NetlinkError {
             _ => String::new(),
         };
         match self {
-            Self::MissingModules(modules) => RenderError::MissingModules { modules: modules.clone() },
-            _ => RenderError::Kernel { action: action.to_owned(), reason: format!("{self}{hint}") },
+            Self::MissingModules(modules) => RenderError::MissingModules {
+                modules: modules.clone(),
+            },
+            _ => RenderError::Kernel {
+                action: action.to_owned(),
+                reason: format!("{self}{hint}"),
+            },
         }
     }
 }

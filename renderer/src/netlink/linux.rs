@@ -41,7 +41,11 @@ impl LinuxSocket {
         // Every refused message causes an answer. An overflow is an error of the next read.
         let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWER_BUFFER);
         let send_limit = raise_send_buffer(&inner)?;
-        Ok(Self { inner, port, send_limit })
+        Ok(Self {
+            inner,
+            port,
+            send_limit,
+        })
     }
 }
 
@@ -63,7 +67,9 @@ impl NetlinkSocket for LinuxSocket {
     }
 
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        self.inner.send_to(request, &SocketAddr::new(0, 0), 0).map(drop)
+        self.inner
+            .send_to(request, &SocketAddr::new(0, 0), 0)
+            .map(drop)
     }
 
     fn receive(&mut self) -> io::Result<Vec<u8>> {
@@ -75,7 +81,10 @@ impl NetlinkSocket for LinuxSocket {
     fn discard(&mut self) {
         let mut thrown_away = Vec::with_capacity(PIECE_CAPACITY);
         loop {
-            match self.inner.recv(&mut thrown_away, MsgFlags::MSG_DONTWAIT.bits()) {
+            match self
+                .inner
+                .recv(&mut thrown_away, MsgFlags::MSG_DONTWAIT.bits())
+            {
                 Ok(_) => thrown_away.clear(),
                 Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => (),
                 Err(_) => return,

@@ -67,7 +67,11 @@ impl Listener {
         writer.set_nonblocking(true)?;
         listener.set_nonblocking(true)?;
         let socket = Arc::new(socket);
-        let membership = Membership { socket: Arc::clone(&socket), groups: groups.to_vec(), listener };
+        let membership = Membership {
+            socket: Arc::clone(&socket),
+            groups: groups.to_vec(),
+            listener,
+        };
         Ok((Self { socket, writer }, membership))
     }
 
@@ -90,8 +94,9 @@ impl Listener {
 
 impl Notifications for Listener {
     fn next_event(&mut self, timeout: Option<Duration>) -> io::Result<ListenerEvent> {
-        let timeout = timeout
-            .map_or(PollTimeout::NONE, |timeout| PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX));
+        let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
+            PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)
+        });
         let mut ready = [
             PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.writer.as_fd(), PollFlags::POLLIN),
@@ -123,11 +128,15 @@ impl Notifications for Listener {
 
 impl kernel::Membership for Membership {
     fn leave(&self) -> io::Result<()> {
-        self.groups.iter().try_for_each(|group| self.socket.drop_membership(*group))
+        self.groups
+            .iter()
+            .try_for_each(|group| self.socket.drop_membership(*group))
     }
 
     fn rejoin(&self) -> io::Result<()> {
-        self.groups.iter().try_for_each(|group| self.socket.add_membership(*group))
+        self.groups
+            .iter()
+            .try_for_each(|group| self.socket.add_membership(*group))
     }
 
     fn report_missed(&self) {

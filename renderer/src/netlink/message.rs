@@ -70,7 +70,10 @@ impl<'a> Message<'a> {
 
     /// For an error message: zero for an acknowledgement, else the negative error number.
     pub(crate) fn error_code(&self) -> i32 {
-        self.payload.first_chunk().copied().map_or(0, i32::from_ne_bytes)
+        self.payload
+            .first_chunk()
+            .copied()
+            .map_or(0, i32::from_ne_bytes)
     }
 
     /// For an error message: the kernel's text, if any.
@@ -81,7 +84,11 @@ impl<'a> Message<'a> {
     /// For an error message: the offset in the refused message of the attribute that caused the error, if the kernel reports
     /// it.
     pub(crate) fn error_offset(&self) -> Option<usize> {
-        let offset = self.error_attributes()?.get(NLMSGERR_ATTR_OFFS)?.try_into().ok()?;
+        let offset = self
+            .error_attributes()?
+            .get(NLMSGERR_ATTR_OFFS)?
+            .try_into()
+            .ok()?;
         usize::try_from(u32::from_ne_bytes(offset)).ok()
     }
 
@@ -94,8 +101,9 @@ impl<'a> Message<'a> {
 
 /// True if these bytes are messages, each of them complete.
 pub(crate) fn has_complete_messages(bytes: &[u8]) -> bool {
-    let length: usize =
-        messages(bytes).map(|message| (MESSAGE_HEADER + message.payload.len()).next_multiple_of(4)).sum();
+    let length: usize = messages(bytes)
+        .map(|message| (MESSAGE_HEADER + message.payload.len()).next_multiple_of(4))
+        .sum();
     // The last one may be unpadded.
     !bytes.is_empty() && length == bytes.len().next_multiple_of(4)
 }
@@ -132,15 +140,30 @@ mod tests {
 
     #[test]
     fn messages_are_complete_if_the_last_one_is() {
-        let (padded, odd) = (message(NLMSG_DONE, 0, 1, &[0; 4]), message(NLMSG_DONE, 0, 2, &[0; 5]));
+        let (padded, odd) = (
+            message(NLMSG_DONE, 0, 1, &[0; 4]),
+            message(NLMSG_DONE, 0, 2, &[0; 5]),
+        );
         let both = [&padded[..], &odd].concat();
         assert!(has_complete_messages(&padded));
         assert!(has_complete_messages(&both), "the last one is unpadded");
-        assert!(has_complete_messages(&[&both[..], &[0; 3]].concat()), "and padded");
-        for end in
-            [0, 1, MESSAGE_HEADER - 1, MESSAGE_HEADER, padded.len() - 1, padded.len() + 3, both.len() - 1]
-        {
-            assert!(!has_complete_messages(&both[..end]) || end == padded.len(), "cut off after {end}");
+        assert!(
+            has_complete_messages(&[&both[..], &[0; 3]].concat()),
+            "and padded"
+        );
+        for end in [
+            0,
+            1,
+            MESSAGE_HEADER - 1,
+            MESSAGE_HEADER,
+            padded.len() - 1,
+            padded.len() + 3,
+            both.len() - 1,
+        ] {
+            assert!(
+                !has_complete_messages(&both[..end]) || end == padded.len(),
+                "cut off after {end}"
+            );
         }
         let sequences: Vec<u32> = messages(&both).map(|message| message.sequence).collect();
         assert_eq!(sequences, [1, 2]);
@@ -148,7 +171,11 @@ mod tests {
 
     #[test]
     fn message_of_wrong_length_ends_the_others() {
-        let mut bytes = [message(NLMSG_DONE, 0, 1, &[0; 4]), message(NLMSG_DONE, 0, 2, &[0; 4])].concat();
+        let mut bytes = [
+            message(NLMSG_DONE, 0, 1, &[0; 4]),
+            message(NLMSG_DONE, 0, 2, &[0; 4]),
+        ]
+        .concat();
         for length in [0, 15, 21] {
             bytes[20..24].copy_from_slice(&u32::to_ne_bytes(length));
             assert_eq!(messages(&bytes).count(), 1, "of length {length}");
@@ -163,10 +190,16 @@ mod tests {
         let mut writer = super::super::attributes::Writer::new(&mut payload);
         writer.text(NLMSGERR_ATTR_MSG, "no room");
         writer.bytes(NLMSGERR_ATTR_OFFS, &28_u32.to_ne_bytes());
-        for (flags, text, offset) in [(NLM_F_ACK_TLVS, Some("no room"), Some(28)), (NLM_F_ACK, None, None)] {
+        for (flags, text, offset) in [
+            (NLM_F_ACK_TLVS, Some("no room"), Some(28)),
+            (NLM_F_ACK, None, None),
+        ] {
             let bytes = message(NLMSG_ERROR, flags, 1, &payload);
             let error = messages(&bytes).next().unwrap();
-            assert_eq!((error.error_code(), error.error_text(), error.error_offset()), (-17, text, offset));
+            assert_eq!(
+                (error.error_code(), error.error_text(), error.error_offset()),
+                (-17, text, offset)
+            );
         }
     }
 }

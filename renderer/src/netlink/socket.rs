@@ -17,9 +17,16 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn open(kernel: &Arc<dyn Kernel>) -> Result<Self, NetlinkError> {
-        let failed = |source| NetlinkError::Socket { action: "open a netfilter netlink socket", source };
+        let failed = |source| NetlinkError::Socket {
+            action: "open a netfilter netlink socket",
+            source,
+        };
         let inner = kernel.connect(NetlinkProtocol::Netfilter).map_err(failed)?;
-        Ok(Self { inner, kernel: Arc::clone(kernel), membership: None })
+        Ok(Self {
+            inner,
+            kernel: Arc::clone(kernel),
+            membership: None,
+        })
     }
 
     /// The kernel at the other end.
@@ -40,12 +47,20 @@ impl Socket {
 
     /// Sends a dump request and passes on what arrives, in pieces of at most 32 KiB. Returns whether the dump was consistent:
     /// nothing changed during it.
-    pub(crate) fn stream(&mut self, request: &[u8], take: impl FnMut(Vec<u8>)) -> Result<bool, NetlinkError> {
+    pub(crate) fn stream(
+        &mut self,
+        request: &[u8],
+        take: impl FnMut(Vec<u8>),
+    ) -> Result<bool, NetlinkError> {
         let result = self.stream_once(request, take);
         self.drained(result)
     }
 
-    fn stream_once(&mut self, request: &[u8], mut take: impl FnMut(Vec<u8>)) -> Result<bool, NetlinkError> {
+    fn stream_once(
+        &mut self,
+        request: &[u8],
+        mut take: impl FnMut(Vec<u8>),
+    ) -> Result<bool, NetlinkError> {
         self.send(request, "ask the kernel for a dump")?;
         let mut consistent = true;
         loop {
@@ -76,7 +91,10 @@ impl Socket {
     }
 
     /// After a failure discards pending answers, so that they are not taken for those of the next request.
-    pub(crate) fn drained<T>(&mut self, result: Result<T, NetlinkError>) -> Result<T, NetlinkError> {
+    pub(crate) fn drained<T>(
+        &mut self,
+        result: Result<T, NetlinkError>,
+    ) -> Result<T, NetlinkError> {
         result.inspect_err(|_| self.inner.discard())
     }
 

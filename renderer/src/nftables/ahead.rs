@@ -26,7 +26,10 @@ impl PrefetchedElements {
             return Ok(None);
         }
         let elements = read::static_elements(socket, &existing)?;
-        Ok((socket.generation()? == generation).then_some(Self { generation, elements }))
+        Ok((socket.generation()? == generation).then_some(Self {
+            generation,
+            elements,
+        }))
     }
 
     /// The elements as they are now; none if any ruleset of this network namespace has changed since.

@@ -7,7 +7,8 @@ use super::{
     element::{Element, FrontendKey, Key, Value},
     encode,
     layout::{
-        DemandChain, Family, Set, SetKind, TABLE, chains, write_chains, write_rules, write_sets, write_table,
+        DemandChain, Family, Set, SetKind, TABLE, chains, write_chains, write_rules, write_sets,
+        write_table,
     },
     netlink::{
         Batch, NetlinkError, Socket,
@@ -36,7 +37,11 @@ pub(super) fn write_fresh(batch: &mut Batch, replace: bool, flags: u32, sizes: &
 
 /// Sets the flags of the existing table: a dormant one becomes active, and one without owner gets this one. Sent separately,
 /// since the kernel accepts no new base chain in such a transaction: `nf_tables_addchain` since Linux 6.9.
-pub(super) fn set_flags(socket: &mut Socket, found: &TableHeader, flags: u32) -> Result<(), NetlinkError> {
+pub(super) fn set_flags(
+    socket: &mut Socket,
+    found: &TableHeader,
+    flags: u32,
+) -> Result<(), NetlinkError> {
     if found.flags != flags {
         let mut batch = Batch::new();
         write_table(&mut batch, flags);
@@ -48,7 +53,9 @@ pub(super) fn set_flags(socket: &mut Socket, found: &TableHeader, flags: u32) ->
 /// Rewrites all rules of a usable table: they are few, and foreign changes are undone. Sets and elements stay, except for sets
 /// that are created again because of their size or their shape, which are empty then.
 pub(super) fn write_repair(batch: &mut Batch, existing: &ExistingTable, remade: &Remade) {
-    batch.delete(msg::DELRULE, "all rules", |message| message.text(rule::TABLE, TABLE));
+    batch.delete(msg::DELRULE, "all rules", |message| {
+        message.text(rule::TABLE, TABLE);
+    });
     // No rule refers to them now.
     for (set, size) in remade {
         if existing.shaped.contains(set) || existing.misshapen.contains(set) {
@@ -73,7 +80,9 @@ fn write_removal_of_set(batch: &mut Batch, name: &str) {
 
 /// Removes the table with its whole content.
 pub(super) fn write_removal(batch: &mut Batch) {
-    batch.delete(msg::DELTABLE, "remove the table", |message| message.text(table_attribute::NAME, TABLE));
+    batch.delete(msg::DELTABLE, "remove the table", |message| {
+        message.text(table_attribute::NAME, TABLE);
+    });
 }
 
 /// Commits a transaction of `table`, in batches of at most `limit` bytes, and right after it its late removals. `first` is sent
@@ -88,7 +97,11 @@ pub(super) fn commit(
     let created = transaction.adds_all.then_some(table);
     let (removed, added) = transaction.counts();
     let added = added + created.map_or(0, Table::creation_len);
-    let mut report = Report { added, removed, ..Report::default() };
+    let mut report = Report {
+        added,
+        removed,
+        ..Report::default()
+    };
     let gone = std::mem::take(&mut transaction.forget);
     let late = transaction.take_late();
     if created.is_some() {
@@ -96,8 +109,16 @@ pub(super) fn commit(
         first.reserve(table.max_bytes().min(limit));
     }
     let creation = created.into_iter().flat_map(Table::creation);
-    commit_in_batches(socket, encode::batches(first, transaction, creation, limit), &mut report)?;
-    commit_in_batches(socket, encode::batches(Batch::new(), late, iter::empty(), limit), &mut report)?;
+    commit_in_batches(
+        socket,
+        encode::batches(first, transaction, creation, limit),
+        &mut report,
+    )?;
+    commit_in_batches(
+        socket,
+        encode::batches(Batch::new(), late, iter::empty(), limit),
+        &mut report,
+    )?;
     if !gone.is_empty() {
         forget(socket, &gone)?;
     }
@@ -117,11 +138,19 @@ fn commit_in_batches(
         Ok(())
     };
     // Most transactions are one batch, for which no thread is started: so the second one is encoded before the first is committed.
-    let (Some(first), second) = (batches.next(), batches.next()) else { return Ok(()) };
-    let Some(second) = second else { return commit(first) };
+    let (Some(first), second) = (batches.next(), batches.next()) else {
+        return Ok(());
+    };
+    let Some(second) = second else {
+        return commit(first);
+    };
     thread::scope(|scope| {
         let (encoded, next) = sync_channel(1);
-        scope.spawn(move || iter::once(second).chain(batches).try_for_each(|batch| encoded.send(batch)));
+        scope.spawn(move || {
+            iter::once(second)
+                .chain(batches)
+                .try_for_each(|batch| encoded.send(batch))
+        });
         commit(first)?;
         next.iter().try_for_each(commit)
     })
@@ -137,17 +166,25 @@ pub(super) fn remove_leftovers(
 ) {
     let used: BTreeSet<_> = table.chains().collect();
     let mut batch = Batch::new();
-    for unused in existing.on_demand.iter().filter(|chain| !used.contains(chain)) {
+    for unused in existing
+        .on_demand
+        .iter()
+        .filter(|chain| !used.contains(chain))
+    {
         encode::write_removal_of_chain(*unused, &mut batch);
     }
     let _ = commit_if_any(socket, batch, report);
     for name in &existing.foreign_chains {
         debug_assert!(chains().iter().all(|ours| ours.name != name));
         let mut batch = Batch::new();
-        batch.delete(msg::DELCHAIN, format!("remove foreign chain {name}"), |message| {
-            message.text(chain::TABLE, TABLE);
-            message.text(chain::NAME, name);
-        });
+        batch.delete(
+            msg::DELCHAIN,
+            format!("remove foreign chain {name}"),
+            |message| {
+                message.text(chain::TABLE, TABLE);
+                message.text(chain::NAME, name);
+            },
+        );
         if let Err(error) = socket.commit(batch) {
             tracing::warn!(chain = name, %error, "a foreign chain in the table could not be removed");
         }
@@ -157,7 +194,10 @@ pub(super) fn remove_leftovers(
 /// Deletes the affinity entries of removed backends, and repeats until none is left. Entries time out by
 /// themselves, and the kernel refuses a whole batch that names one which just did; and a packet that found its entry right
 /// before its removal writes it once more.
-fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Result<(), NetlinkError> {
+fn forget(
+    socket: &mut Socket,
+    gone: &BTreeSet<(FrontendKey, SocketAddr)>,
+) -> Result<(), NetlinkError> {
     const MAX_ATTEMPTS: usize = 3;
     let families: BTreeSet<Family> = gone.iter().map(|(frontend, _)| frontend.family()).collect();
     for family in families {
@@ -176,9 +216,18 @@ fn forget(socket: &mut Socket, gone: &BTreeSet<(FrontendKey, SocketAddr)>) -> Re
                 last = Ok(());
                 break;
             }
-            let group = Group { remove, add: vec![] };
+            let group = Group {
+                remove,
+                add: vec![],
+            };
             let mut batch = Batch::new();
-            encode::write(&Transaction { groups: vec![group], ..Transaction::default() }, &mut batch);
+            encode::write(
+                &Transaction {
+                    groups: vec![group],
+                    ..Transaction::default()
+                },
+                &mut batch,
+            );
             last = socket.commit(batch).map(drop);
         }
         last?;
@@ -199,7 +248,11 @@ pub(super) fn remove_chains(
     commit_if_any(socket, batch, report)
 }
 
-fn commit_if_any(socket: &mut Socket, batch: Batch, report: &mut Report) -> Result<(), NetlinkError> {
+fn commit_if_any(
+    socket: &mut Socket,
+    batch: Batch,
+    report: &mut Report,
+) -> Result<(), NetlinkError> {
     if !batch.is_empty() {
         report.bytes += socket.commit(batch)?;
         report.transactions += 1;

@@ -24,9 +24,15 @@ const MIN_SIZE: usize = 2048;
 pub(crate) fn sizes(counts: &Counts) -> Sizes {
     let size = |set| {
         let count = counts.get(&set).copied().unwrap_or_default();
-        (set, u32::try_from((2 * count).max(MIN_SIZE)).unwrap_or(u32::MAX))
+        (
+            set,
+            u32::try_from((2 * count).max(MIN_SIZE)).unwrap_or(u32::MAX),
+        )
     };
-    Set::all().filter(|set| can_be_bounded(*set)).map(size).collect()
+    Set::all()
+        .filter(|set| can_be_bounded(*set))
+        .map(size)
+        .collect()
 }
 
 /// Sets to create again, with the size of those that are bounded.
@@ -37,8 +43,15 @@ pub(crate) type Remade = BTreeMap<Set, Option<u32>>;
 pub(crate) fn outgrown(declared: &Sizes, counts: &Counts, removed: &Counts) -> Sizes {
     let of = |counts: &Counts, set: &Set| counts.get(set).copied().unwrap_or_default();
     let needs = |set: &Set| of(counts, set) + (of(counts, set) / 8).max(of(removed, set));
-    let is_too_small = |set: &Set| declared.get(set).is_some_and(|size| needs(set) > *size as usize);
-    sizes(counts).into_iter().filter(|(set, _)| is_too_small(set)).collect()
+    let is_too_small = |set: &Set| {
+        declared
+            .get(set)
+            .is_some_and(|size| needs(set) > *size as usize)
+    };
+    sizes(counts)
+        .into_iter()
+        .filter(|(set, _)| is_too_small(set))
+        .collect()
 }
 
 /// Whether the elements of a table whose sets were declared with these sizes should be read before the desired state is known:
@@ -46,7 +59,9 @@ pub(crate) fn outgrown(declared: &Sizes, counts: &Counts, removed: &Counts) -> S
 /// sets without a size, since it was written in several batches: dumping a million elements takes minutes.
 pub(crate) fn is_worth_reading_ahead(declared: &Sizes) -> bool {
     let bounded = declared.iter().filter(|(set, _)| can_be_bounded(**set));
-    let many = bounded.map(|(_, size)| *size as usize).filter(|size| *size > MIN_SIZE);
+    let many = bounded
+        .map(|(_, size)| *size as usize)
+        .filter(|size| *size > MIN_SIZE);
     (1..=2 * COMPARE_LIMIT).contains(&many.sum())
 }
 
@@ -63,9 +78,12 @@ const fn can_be_bounded(set: Set) -> bool {
         | Form::Addresses
         | Form::OutputAddresses
         | Form::Pairs => true,
-        Form::Ranges | Form::Interfaces | Form::Memory | Form::Sources | Form::Tally | Form::Attempts => {
-            false
-        }
+        Form::Ranges
+        | Form::Interfaces
+        | Form::Memory
+        | Form::Sources
+        | Form::Tally
+        | Form::Attempts => false,
     }
 }
 
@@ -78,36 +96,72 @@ mod tests {
 
     #[test]
     fn hash_tables_are_declared_for_twice_their_content() {
-        let [services, pods, affinity] =
-            [SetKind::Services, SetKind::Pods, SetKind::Affinity].map(|kind| Set::new(kind, Family::V6));
-        let counts = Counts::from([(BACKENDS, 40_000), (services, 100), (pods, 40_000), (affinity, 40_000)]);
+        let [services, pods, affinity] = [SetKind::Services, SetKind::Pods, SetKind::Affinity]
+            .map(|kind| Set::new(kind, Family::V6));
+        let counts = Counts::from([
+            (BACKENDS, 40_000),
+            (services, 100),
+            (pods, 40_000),
+            (affinity, 40_000),
+        ]);
         let sizes = sizes(&counts);
         assert_eq!(
             [BACKENDS, services, pods, affinity].map(|set| sizes.get(&set).copied()),
             [Some(80_000), Some(2048), None, None]
         );
-        assert!(!sizes.contains_key(&Set::new(SetKind::NodeIps, Family::V4)), "these are not counted");
+        assert!(
+            !sizes.contains_key(&Set::new(SetKind::NodeIps, Family::V4)),
+            "these are not counted"
+        );
         let empty = Set::new(SetKind::Hairpin, Family::V4);
-        assert_eq!(sizes.get(&empty), Some(&2048), "its lookups cost less with a size too");
+        assert_eq!(
+            sizes.get(&empty),
+            Some(&2048),
+            "its lookups cost less with a size too"
+        );
         assert_eq!(outgrown(&sizes, &counts, &Counts::new()), Sizes::new());
     }
 
     #[test]
     fn table_of_unknown_size_is_not_read_ahead() {
         let clients = (Set::new(SetKind::Affinity, Family::V4), 65_535);
-        assert!(is_worth_reading_ahead(&Sizes::from([(BACKENDS, 80_000), clients])));
-        assert!(!is_worth_reading_ahead(&Sizes::from([(BACKENDS, 800_000), clients])));
-        assert!(!is_worth_reading_ahead(&Sizes::from([clients])), "written in several batches");
-        assert!(!is_worth_reading_ahead(&sizes(&Counts::from([(BACKENDS, 1000)]))), "small");
+        assert!(is_worth_reading_ahead(&Sizes::from([
+            (BACKENDS, 80_000),
+            clients
+        ])));
+        assert!(!is_worth_reading_ahead(&Sizes::from([
+            (BACKENDS, 800_000),
+            clients
+        ])));
+        assert!(
+            !is_worth_reading_ahead(&Sizes::from([clients])),
+            "written in several batches"
+        );
+        assert!(
+            !is_worth_reading_ahead(&sizes(&Counts::from([(BACKENDS, 1000)]))),
+            "small"
+        );
     }
 
     #[test]
     fn set_is_outgrown_little_before_it_is_full() {
         let declared = Sizes::from([(BACKENDS, 9000)]);
         let count = |count| Counts::from([(BACKENDS, count)]);
-        let is_outgrown = |new, removed| !outgrown(&declared, &count(new), &count(removed)).is_empty();
-        assert!(!is_outgrown(0, 0) && !is_outgrown(8000, 0) && is_outgrown(8001, 0) && is_outgrown(9001, 0));
-        assert!(!is_outgrown(5000, 4000) && is_outgrown(5000, 4001), "both are in the set for a moment");
-        assert!(outgrown(&Sizes::new(), &count(9001), &count(0)).is_empty(), "not bounded");
+        let is_outgrown =
+            |new, removed| !outgrown(&declared, &count(new), &count(removed)).is_empty();
+        assert!(
+            !is_outgrown(0, 0)
+                && !is_outgrown(8000, 0)
+                && is_outgrown(8001, 0)
+                && is_outgrown(9001, 0)
+        );
+        assert!(
+            !is_outgrown(5000, 4000) && is_outgrown(5000, 4001),
+            "both are in the set for a moment"
+        );
+        assert!(
+            outgrown(&Sizes::new(), &count(9001), &count(0)).is_empty(),
+            "not bounded"
+        );
     }
 }

@@ -76,9 +76,13 @@ pub fn connections() -> Result<Connections, InspectError> {
             message.text(elem::LIST_SET, &set.name());
         };
         socket.pass(msg::GETSETELEM, write_request, |object| {
-            let elements = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
+            let elements = object
+                .nested(elem::LIST_ELEMENTS)
+                .into_iter()
+                .flat_map(Attributes::iter);
             let elements = elements.filter(|(kind, _)| *kind == LIST_ELEM);
-            let counted = elements.filter_map(|(_, element)| parse_counter(set, Attributes(element)));
+            let counted =
+                elements.filter_map(|(_, element)| parse_counter(set, Attributes(element)));
             counts.extend(counted.filter(|(_, attempts)| *attempts > 0));
         })?;
         for (frontend, attempts) in counts {
@@ -104,10 +108,19 @@ impl Connections {
 /// The frontend of an element and its attempts. Each packet is one, since these are rules of NAT chains, or count no repetition.
 /// None for a frontend that drops some of the packets that look it up: it counts the others elsewhere.
 fn parse_counter(set: Set, element: Attributes<'_>) -> Option<(Frontend, u64)> {
-    let Element { key: Key::Frontend(key), value, .. } = read::parse_element(set, element)? else {
+    let Element {
+        key: Key::Frontend(key),
+        value,
+        ..
+    } = read::parse_element(set, element)?
+    else {
         return None;
     };
-    if let Value::Goto(DemandChain::Pick(PickChain { external_slots: Some(0), .. })) = value {
+    if let Value::Goto(DemandChain::Pick(PickChain {
+        external_slots: Some(0),
+        ..
+    })) = value
+    {
         return None;
     }
     let expression = element.nested(elem::EXPR)?;
@@ -119,11 +132,19 @@ fn parse_counter(set: Set, element: Attributes<'_>) -> Option<(Frontend, u64)> {
 }
 
 const fn frontend(key: FrontendKey) -> Frontend {
-    let FrontendKey { address, protocol, port } = key;
+    let FrontendKey {
+        address,
+        protocol,
+        port,
+    } = key;
     if key.is_node_port() {
         Frontend::NodePort { protocol, port }
     } else {
-        Frontend::Address { address, protocol, port }
+        Frontend::Address {
+            address,
+            protocol,
+            port,
+        }
     }
 }
 
@@ -153,20 +174,39 @@ mod tests {
         });
         writer.nested(elem::EXPR, |expr| {
             expr.text(rule::EXPR_NAME, expression);
-            expr.nested(rule::EXPR_DATA, |data| data.bytes(counter::PACKETS, &packets.to_be_bytes()));
+            expr.nested(rule::EXPR_DATA, |data| {
+                data.bytes(counter::PACKETS, &packets.to_be_bytes());
+            });
         });
         bytes
     }
 
     #[test]
     fn packets_of_element_are_attempts_of_its_frontend() {
-        let set = Set { kind: SetKind::Services, family: Family::V4 };
+        let set = Set {
+            kind: SetKind::Services,
+            family: Family::V4,
+        };
         let count = |bytes: &[u8]| parse_counter(set, Attributes(bytes));
-        let address = Frontend::Address { address: [10, 96, 0, 7].into(), protocol: Protocol::Tcp, port: 80 };
-        assert_eq!(count(&element([10, 96, 0, 7], 41, "counter")), Some((address, 41)));
-        let node_port = Frontend::NodePort { protocol: Protocol::Tcp, port: 80 };
+        let address = Frontend::Address {
+            address: [10, 96, 0, 7].into(),
+            protocol: Protocol::Tcp,
+            port: 80,
+        };
+        assert_eq!(
+            count(&element([10, 96, 0, 7], 41, "counter")),
+            Some((address, 41))
+        );
+        let node_port = Frontend::NodePort {
+            protocol: Protocol::Tcp,
+            port: 80,
+        };
         assert_eq!(count(&element([0; 4], 1, "counter")), Some((node_port, 1)));
-        assert_eq!(count(&element([10, 96, 0, 7], 41, "quota")), None, "that counts something else");
+        assert_eq!(
+            count(&element([10, 96, 0, 7], 41, "quota")),
+            None,
+            "that counts something else"
+        );
         // External clients are dropped, or have slots of their own.
         for (chain, expected) in [(0x0001_0002, None), (0x0002_0002, Some((address, 41)))] {
             let bytes = element_leading_to(chain, [10, 96, 0, 7], 41, "counter");

@@ -31,7 +31,9 @@ impl<T: Send> DesiredElements<T> {
         before: &BTreeMap<FrontendKey, Vec<Element>>,
         keep: impl Fn(Vec<Element>) -> T + Sync,
     ) -> Vec<Self> {
-        in_shares(services, SERVICES_PER_THREAD, |share| Self::of(share, before, &keep))
+        in_shares(services, SERVICES_PER_THREAD, |share| {
+            Self::of(share, before, &keep)
+        })
     }
 
     fn of(
@@ -39,14 +41,22 @@ impl<T: Send> DesiredElements<T> {
         before: &BTreeMap<FrontendKey, Vec<Element>>,
         keep: impl Fn(Vec<Element>) -> T,
     ) -> Self {
-        let mut desired = Self { frontends: Vec::with_capacity(services.len()), shared: Vec::new() };
+        let mut desired = Self {
+            frontends: Vec::with_capacity(services.len()),
+            shared: Vec::new(),
+        };
         for service in services {
             let plan = plan(service);
             desired.shared.extend(shared_addresses(service));
-            desired.frontends.extend(plan.frontends.into_iter().map(|(frontend, plan)| {
-                let before = before.get(&frontend).map(Vec::as_slice).unwrap_or_default();
-                (frontend, keep(elements::of_frontend(frontend, &plan, before)))
-            }));
+            desired
+                .frontends
+                .extend(plan.frontends.into_iter().map(|(frontend, plan)| {
+                    let before = before.get(&frontend).map(Vec::as_slice).unwrap_or_default();
+                    (
+                        frontend,
+                        keep(elements::of_frontend(frontend, &plan, before)),
+                    )
+                }));
         }
         desired
     }
@@ -81,7 +91,10 @@ mod tests {
         let nothing = BTreeMap::new();
         let keep = |elements: Vec<Element>| elements;
         let one_by_one = DesiredElements::of(&services, &nothing, keep);
-        let mut together = DesiredElements { frontends: Vec::new(), shared: Vec::new() };
+        let mut together = DesiredElements {
+            frontends: Vec::new(),
+            shared: Vec::new(),
+        };
         for part in DesiredElements::of_all(&services, &nothing, keep) {
             together.frontends.extend(part.frontends);
             together.shared.extend(part.shared);

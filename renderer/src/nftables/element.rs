@@ -21,7 +21,11 @@ pub(crate) struct FrontendKey {
 impl FrontendKey {
     /// The key of a node port in one family.
     pub(crate) const fn node_port(family: Family, protocol: Protocol, port: u16) -> Self {
-        Self { address: family.unspecified(), protocol, port }
+        Self {
+            address: family.unspecified(),
+            protocol,
+            port,
+        }
     }
 
     pub(crate) const fn family(&self) -> Family {
@@ -48,7 +52,10 @@ pub(crate) struct Endpoint {
 
 impl From<SocketAddr> for Endpoint {
     fn from(at: SocketAddr) -> Self {
-        Self { address: at.ip(), port: at.port() }
+        Self {
+            address: at.ip(),
+            port: at.port(),
+        }
     }
 }
 
@@ -140,5 +147,9 @@ fn nft_number(number: u32) -> String {
 /// nft writes the range of a single address as that address.
 fn nft_range(range: &IpNetwork) -> String {
     let single = if range.is_ipv4() { 32 } else { 128 };
-    if range.prefix() == single { range.ip().to_string() } else { range.to_string() }
+    if range.prefix() == single {
+        range.ip().to_string()
+    } else {
+        range.to_string()
+    }
 }

@@ -30,11 +30,19 @@ pub(crate) const INTERVALS: [SetKind; 8] = [
 ];
 
 /// The elements of one frontend, sorted. `before` are its current elements, so that slots stay in place.
-pub(crate) fn of_frontend(frontend: FrontendKey, plan: &FrontendPlan, before: &[Element]) -> Vec<Element> {
+pub(crate) fn of_frontend(
+    frontend: FrontendKey,
+    plan: &FrontendPlan,
+    before: &[Element],
+) -> Vec<Element> {
     let mut elements = Vec::new();
     let mut put = |kind, value| {
         let set = Set::new(kind, frontend.family());
-        elements.push(Element { set, key: Key::Frontend(frontend), value });
+        elements.push(Element {
+            set,
+            key: Key::Frontend(frontend),
+            value,
+        });
     };
     match plan.masquerade {
         Masquerade::ClusterIp => (),
@@ -75,7 +83,13 @@ fn backend_elements(
         ExternalClients::Same => None,
         ExternalClients::Drop => Some(0),
         ExternalClients::Backends(shares) => {
-            elements.extend(slot_elements(frontend, SetKind::BackendsExternal, shares, plan.choice, before));
+            elements.extend(slot_elements(
+                frontend,
+                SetKind::BackendsExternal,
+                shares,
+                plan.choice,
+                before,
+            ));
             #[allow(clippy::cast_possible_truncation)]
             Some(elements.len() as u32 - slots)
         }
@@ -85,7 +99,13 @@ fn backend_elements(
         plan::Choice::Sticky(_) => Choice::Sticky,
         plan::Choice::Client => Choice::Client,
     };
-    let pick = PickChain { family, node_port, choice, slots, external_slots };
+    let pick = PickChain {
+        family,
+        node_port,
+        choice,
+        slots,
+        external_slots,
+    };
     elements.push(Element {
         set: Set::new(SetKind::Services, family),
         key: Key::Frontend(frontend),
@@ -104,20 +124,33 @@ fn slot_elements(
 ) -> Vec<Element> {
     let backends = Set::new(kind, frontend.family());
     let slots = match choice {
-        plan::Choice::Random | plan::Choice::Sticky(_) => slots::assign(&slots_of(before, backends), shares),
+        plan::Choice::Random | plan::Choice::Sticky(_) => {
+            slots::assign(&slots_of(before, backends), shares)
+        }
         plan::Choice::Client => slots::by_client(shares),
     };
-    let slot = |(slot, backend): (u32, SocketAddr)| of_slot(backends, frontend, slot, backend.into());
+    let slot =
+        |(slot, backend): (u32, SocketAddr)| of_slot(backends, frontend, slot, backend.into());
     (0..).zip(slots).map(slot).collect()
 }
 
 /// The element that makes the kernel remember the backend of a client.
 fn affinity_element(frontend: FrontendKey, choice: plan::Choice) -> Option<Element> {
-    let plan::Choice::Sticky(timeout) = choice else { return None };
+    let plan::Choice::Sticky(timeout) = choice else {
+        return None;
+    };
     let (family, node_port) = (frontend.family(), frontend.is_node_port());
-    let learn = DemandChain::Learn(LearnChain { family, node_port, timeout });
+    let learn = DemandChain::Learn(LearnChain {
+        family,
+        node_port,
+        timeout,
+    });
     let set = Set::new(SetKind::Sticky, family);
-    Some(Element { set, key: Key::Frontend(frontend), value: Value::Goto(learn) })
+    Some(Element {
+        set,
+        key: Key::Frontend(frontend),
+        value: Value::Goto(learn),
+    })
 }
 
 /// The elements of the source ranges.
@@ -126,7 +159,11 @@ fn source_range_elements(
     ranges: &BTreeSet<IpNetwork>,
 ) -> impl Iterator<Item = Element> {
     let set = Set::new(SetKind::SourceRanges, frontend.family());
-    let element = move |range| Element { set, key: Key::Source(frontend, range), value: Value::None };
+    let element = move |range| Element {
+        set,
+        key: Key::Source(frontend, range),
+        value: Value::None,
+    };
     without_overlaps(ranges).into_iter().map(element)
 }
 
@@ -154,27 +191,46 @@ pub(crate) fn of_chain(chain: DemandChain) -> Option<Element> {
         DemandChain::Base(_) => return None,
     };
     let (family, number) = chain.number()?;
-    Some(Element { set: Set::new(kind, family), key: Key::Number(number), value: Value::Goto(chain) })
+    Some(Element {
+        set: Set::new(kind, family),
+        key: Key::Number(number),
+        value: Value::Goto(chain),
+    })
 }
 
 /// The elements for the addresses of the node.
 pub(crate) fn of_node(node: &NodeFacts) -> impl Iterator<Item = Element> {
     let of_ip = |address: &IpAddr| {
         let set = Set::new(SetKind::NodeIps, Family::of(address));
-        Element { set, key: Key::Address(*address), value: Value::None }
+        Element {
+            set,
+            key: Key::Address(*address),
+            value: Value::None,
+        }
     };
-    node.node_port_ips().map(of_ip).chain(masquerade_sources(node))
+    node.node_port_ips()
+        .map(of_ip)
+        .chain(masquerade_sources(node))
 }
 
 /// The elements for the addresses that masqueraded connections get.
 pub(crate) fn masquerade_sources(node: &NodeFacts) -> impl Iterator<Item = Element> {
     let sources = node.masquerade_sources.iter();
-    let sources = sources.flat_map(|(name, sources)| sources.iter().map(move |source| (name, *source)));
+    let sources =
+        sources.flat_map(|(name, sources)| sources.iter().map(move |source| (name, *source)));
     sources.filter_map(|(name, source)| {
         let set = Set::new(SetKind::MasqueradeSources, Family::of(&source));
         // nft would read a name that ends in an asterisk as a prefix.
-        let name = name.0.parse().ok().filter(|name: &InterfacePattern| !name.is_prefix())?;
-        Some(Element { set, key: Key::Output(name), value: Value::Address(source) })
+        let name = name
+            .0
+            .parse()
+            .ok()
+            .filter(|name: &InterfacePattern| !name.is_prefix())?;
+        Some(Element {
+            set,
+            key: Key::Output(name),
+            value: Value::Address(source),
+        })
     })
 }
 
@@ -194,26 +250,35 @@ pub(crate) fn of_intervals(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
         },
         SetKind::Loopback => range_elements(kind, &loopback(node)),
         SetKind::ServiceCidrs => range_elements(kind, &node.service_cidrs),
-        SetKind::NonMasqueradeCidrs => {
-            node.non_masquerade_cidrs.as_ref().map(|ranges| range_elements(kind, ranges)).unwrap_or_default()
-        }
-        SetKind::ServiceInterfaces => {
-            node.service_interfaces.as_ref().map(|names| interface_elements(kind, names)).unwrap_or_default()
-        }
+        SetKind::NonMasqueradeCidrs => node
+            .non_masquerade_cidrs
+            .as_ref()
+            .map(|ranges| range_elements(kind, ranges))
+            .unwrap_or_default(),
+        SetKind::ServiceInterfaces => node
+            .service_interfaces
+            .as_ref()
+            .map(|names| interface_elements(kind, names))
+            .unwrap_or_default(),
         _ => Vec::new(),
     }
 }
 
 /// All addresses of both families.
 fn all_addresses() -> BTreeSet<IpNetwork> {
-    Family::ALL.into_iter().filter_map(|family| IpNetwork::new(family.unspecified(), 0).ok()).collect()
+    Family::ALL
+        .into_iter()
+        .filter_map(|family| IpNetwork::new(family.unspecified(), 0).ok())
+        .collect()
 }
 
 /// All loopback addresses in the families where node ports answer there.
 fn loopback(node: &NodeFacts) -> BTreeSet<IpNetwork> {
     let prefix = |ip: &IpAddr| if ip.is_ipv4() { 8 } else { 128 };
     let loopback = node.node_ips.iter().filter(|ip| ip.is_loopback());
-    loopback.filter_map(|ip| IpNetwork::new(*ip, prefix(ip)).ok()).collect()
+    loopback
+        .filter_map(|ip| IpNetwork::new(*ip, prefix(ip)).ok())
+        .collect()
 }
 
 fn interface_elements(kind: SetKind, patterns: &BTreeSet<InterfacePattern>) -> Vec<Element> {
@@ -221,8 +286,10 @@ fn interface_elements(kind: SetKind, patterns: &BTreeSet<InterfacePattern>) -> V
         outer != inner && outer.is_prefix() && outer.matches(inner.stem())
     };
     // The kernel refuses overlapping intervals.
-    let outermost: Vec<&InterfacePattern> =
-        patterns.iter().filter(|one| !patterns.iter().any(|other| covers(other, one))).collect();
+    let outermost: Vec<&InterfacePattern> = patterns
+        .iter()
+        .filter(|one| !patterns.iter().any(|other| covers(other, one)))
+        .collect();
     let element = |family| {
         let set = Set::new(kind, family);
         outermost.iter().map(move |pattern| Element {
@@ -237,7 +304,11 @@ fn interface_elements(kind: SetKind, patterns: &BTreeSet<InterfacePattern>) -> V
 fn range_elements(kind: SetKind, ranges: &BTreeSet<IpNetwork>) -> Vec<Element> {
     let element = |range: IpNetwork| {
         let set = Set::new(kind, Family::of(&range.ip()));
-        Element { set, key: Key::Range(range), value: Value::None }
+        Element {
+            set,
+            key: Key::Range(range),
+            value: Value::None,
+        }
     };
     without_overlaps(ranges).into_iter().map(element).collect()
 }
@@ -247,7 +318,9 @@ fn without_overlaps(ranges: &BTreeSet<IpNetwork>) -> BTreeSet<IpNetwork> {
     let covers = |outer: &IpNetwork, inner: &IpNetwork| {
         outer != inner && outer.prefix() <= inner.prefix() && outer.contains(inner.network())
     };
-    let ranges = ranges.iter().filter_map(|range| IpNetwork::new(range.network(), range.prefix()).ok());
+    let ranges = ranges
+        .iter()
+        .filter_map(|range| IpNetwork::new(range.network(), range.prefix()).ok());
     let ranges: BTreeSet<IpNetwork> = ranges.collect();
     let outermost = |range: &&IpNetwork| !ranges.iter().any(|other| covers(other, range));
     ranges.iter().filter(outermost).copied().collect()

@@ -58,28 +58,42 @@ pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
     }
     for set in &transaction.flush {
         // A deletion without elements deletes them all.
-        batch.delete(msg::DELSETELEM, format!("all elements of {}", set.name()), |message| {
-            message.text(elem::LIST_TABLE, TABLE);
-            message.text(elem::LIST_SET, &set.name());
-        });
+        batch.delete(
+            msg::DELSETELEM,
+            format!("all elements of {}", set.name()),
+            |message| {
+                message.text(elem::LIST_TABLE, TABLE);
+                message.text(elem::LIST_SET, &set.name());
+            },
+        );
     }
     let (remove, mut add) = transaction.elements();
-    let verdicts: Vec<Element> = transaction.chains.iter().filter_map(|chain| of_chain(*chain)).collect();
+    let verdicts: Vec<Element> = transaction
+        .chains
+        .iter()
+        .filter_map(|chain| of_chain(*chain))
+        .collect();
     for verdict in &verdicts {
         add.entry(verdict.set).or_default().push(verdict);
     }
     // Growing step by step would copy a large batch repeatedly.
     let size = |sets: &BySet<'_>| -> usize {
-        sets.iter().map(|(set, elements)| usual_bytes(set.family) * elements.len()).sum()
+        sets.iter()
+            .map(|(set, elements)| usual_bytes(set.family) * elements.len())
+            .sum()
     };
     batch.reserve(size(&remove) + size(&add));
     for (set, elements) in messages(&remove) {
         let subject = Subject::new("remove", elements);
-        batch.delete(msg::DELSETELEM, subject, |message| write_elements(message, set, elements, false));
+        batch.delete(msg::DELSETELEM, subject, |message| {
+            write_elements(message, set, elements, false);
+        });
     }
     for (set, elements) in messages(&add) {
         let subject = Subject::new("add", elements);
-        batch.create(msg::NEWSETELEM, subject, |message| write_elements(message, set, elements, true));
+        batch.create(msg::NEWSETELEM, subject, |message| {
+            write_elements(message, set, elements, true);
+        });
     }
 }
 
@@ -112,7 +126,11 @@ pub(crate) fn write_removal_of_chain(unused: DemandChain, batch: &mut Batch) {
 
 /// Splits elements into runs of one message each.
 fn messages<'a>(sets: &'a BySet<'a>) -> impl Iterator<Item = (Set, &'a [&'a Element])> {
-    sets.iter().flat_map(|(set, elements)| elements.chunks(ELEMENTS_PER_MESSAGE).map(|chunk| (*set, chunk)))
+    sets.iter().flat_map(|(set, elements)| {
+        elements
+            .chunks(ELEMENTS_PER_MESSAGE)
+            .map(|chunk| (*set, chunk))
+    })
 }
 
 /// Describes a message about elements. Formatted only if the kernel refuses it.
@@ -124,7 +142,11 @@ struct Subject {
 
 impl Subject {
     fn new(verb: &'static str, elements: &[&Element]) -> Self {
-        Self { verb, first: elements.first().map(|first| **first), more: elements.len().saturating_sub(1) }
+        Self {
+            verb,
+            first: elements.first().map(|first| **first),
+            more: elements.len().saturating_sub(1),
+        }
     }
 }
 
@@ -134,7 +156,11 @@ impl fmt::Display for Subject {
         if let Some(first) = &self.first {
             write!(f, " {} {{ {first} }}", first.set.name())?;
         }
-        if self.more > 0 { write!(f, " and {} more", self.more) } else { Ok(()) }
+        if self.more > 0 {
+            write!(f, " and {} more", self.more)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -168,7 +194,9 @@ fn write_element(list: &mut Writer<'_>, element: &Element, with_value: bool, nam
         return write_interval(list, &first, after.as_deref());
     }
     list.nested(LIST_ELEM, |attributes| {
-        attributes.nested(elem::KEY, |key| key.payload(data::VALUE, |bytes| push_key(bytes, &element.key)));
+        attributes.nested(elem::KEY, |key| {
+            key.payload(data::VALUE, |bytes| push_key(bytes, &element.key));
+        });
         if let Key::Source(frontend, range) = element.key {
             let end = key_bytes(&Key::Client(frontend, range.broadcast()));
             attributes.nested(elem::KEY_END, |key| key.bytes(data::VALUE, &end));
@@ -186,7 +214,9 @@ pub(crate) fn write_question(set: Set, key: &Key, message: &mut Writer<'_>) {
     message.text(elem::LIST_SET, &set.name());
     message.nested(elem::LIST_ELEMENTS, |list| {
         list.nested(LIST_ELEM, |attributes| {
-            attributes.nested(elem::KEY, |attributes| attributes.bytes(data::VALUE, &key_bytes(key)));
+            attributes.nested(elem::KEY, |attributes| {
+                attributes.bytes(data::VALUE, &key_bytes(key));
+            });
         });
     });
 }
@@ -202,7 +232,9 @@ fn write_value(data: &mut Writer<'_>, element: &Element, name: &mut ChainName) {
         }
         Value::Address(address) => data.payload(data::VALUE, |bytes| push_address(bytes, address)),
         Value::Goto(chain) => match (element.set.kind.form(), chain.number()) {
-            (Form::Numbers { .. }, Some((_, number))) => data.bytes(data::VALUE, &number.to_ne_bytes()),
+            (Form::Numbers { .. }, Some((_, number))) => {
+                data.bytes(data::VALUE, &number.to_ne_bytes());
+            }
             _ => write_verdict(data, verdict::GOTO, Some(name.of(*chain))),
         },
     }
@@ -343,16 +375,29 @@ mod tests {
     fn batches_have_every_element_once_within_their_limit() {
         let elements: Vec<Element> = (0..30_000)
             .map(|number| {
-                SharedAddress::cluster_ip(Ipv4Addr::from_bits(0x0a60_0000 + number).into()).element()
+                SharedAddress::cluster_ip(Ipv4Addr::from_bits(0x0a60_0000 + number).into())
+                    .element()
             })
             .collect();
-        for (limit, expected) in [(usize::MAX, 1..=1), (PART_BYTES, 2..=3), (PART_BYTES / 8, 10..=30)] {
+        for (limit, expected) in [
+            (usize::MAX, 1..=1),
+            (PART_BYTES, 2..=3),
+            (PART_BYTES / 8, 10..=30),
+        ] {
             let more = Group::additions(elements.iter().copied());
             let batches = super::batches(Batch::new(), Transaction::default(), more, limit);
             let mut batches: Vec<Batch> = batches.collect();
-            assert!(expected.contains(&batches.len()), "{limit}: {}", batches.len());
+            assert!(
+                expected.contains(&batches.len()),
+                "{limit}: {}",
+                batches.len()
+            );
             assert!(batches.iter().all(|batch| batch.len() <= limit), "{limit}");
-            assert_eq!(batches.iter_mut().flat_map(added).collect::<Vec<_>>(), elements, "{limit}");
+            assert_eq!(
+                batches.iter_mut().flat_map(added).collect::<Vec<_>>(),
+                elements,
+                "{limit}"
+            );
         }
     }
 }

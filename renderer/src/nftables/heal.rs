@@ -55,7 +55,11 @@ pub(super) fn execute(
             }
             let sizes = table.sizes(socket.batch_limit());
             apply::write_fresh(&mut batch, false, ownership.flags(None), &sizes);
-            Transaction { chains: table.chains().collect(), adds_all: true, ..Transaction::default() }
+            Transaction {
+                chains: table.chains().collect(),
+                adds_all: true,
+                ..Transaction::default()
+            }
         }
     };
     let limit = socket.batch_limit();
@@ -128,7 +132,10 @@ mod tests {
     };
 
     fn table() -> Table {
-        let backend = Backend { local: true, ..Backend::new((IpAddr::from([10, 244, 0, 1]), 8080).into()) };
+        let backend = Backend {
+            local: true,
+            ..Backend::new((IpAddr::from([10, 244, 0, 1]), 8080).into())
+        };
         let port = ServicePort {
             port: 80,
             protocol: Protocol::Tcp,
@@ -146,45 +153,97 @@ mod tests {
             ..ContivService::new(ServiceId::new("default", "web"))
         };
         let services = BTreeMap::from([(service.id.clone(), Arc::new(service))]);
-        Table::resync(&Snapshot { services, ..Snapshot::default() }, Elements::default()).0
+        Table::resync(
+            &Snapshot {
+                services,
+                ..Snapshot::default()
+            },
+            Elements::default(),
+        )
+        .0
     }
 
     fn now(element: Element, is_there: bool) -> ForeignTableChange {
-        ForeignTableChange::Elements([((element.set, element.key), is_there.then_some(element))].into())
+        ForeignTableChange::Elements(
+            [((element.set, element.key), is_there.then_some(element))].into(),
+        )
     }
 
     fn foreign() -> Element {
         let set = Set::new(SetKind::ClusterIps, Family::V4);
-        Element { set, key: Key::Address(IpAddr::from([192, 0, 2, 1])), value: Value::None }
+        Element {
+            set,
+            key: Key::Address(IpAddr::from([192, 0, 2, 1])),
+            value: Value::None,
+        }
     }
 
     #[test]
     fn deleted_elements_are_restored_and_added_ones_removed() {
         let table = table();
-        for element in table.elements().into_iter().filter(|element| element.set.kind.form() != Form::Chains)
+        for element in table
+            .elements()
+            .into_iter()
+            .filter(|element| element.set.kind.form() != Form::Chains)
         {
-            let group = Group { remove: vec![], add: vec![element] };
-            let expected = Transaction { groups: vec![group], ..Transaction::default() };
-            assert_eq!(repair(&table, vec![now(element, false)]), Some(Repair::Elements(expected)));
+            let group = Group {
+                remove: vec![],
+                add: vec![element],
+            };
+            let expected = Transaction {
+                groups: vec![group],
+                ..Transaction::default()
+            };
+            assert_eq!(
+                repair(&table, vec![now(element, false)]),
+                Some(Repair::Elements(expected))
+            );
             // It was repaired already.
             let nothing = Some(Repair::Elements(Transaction::default()));
-            assert_eq!(repair(&table, vec![now(element, false), now(element, true)]), nothing);
+            assert_eq!(
+                repair(&table, vec![now(element, false), now(element, true)]),
+                nothing
+            );
         }
-        let group = Group { remove: vec![foreign()], add: vec![] };
-        let expected = Transaction { groups: vec![group], ..Transaction::default() };
-        assert_eq!(repair(&table, vec![now(foreign(), true)]), Some(Repair::Elements(expected)));
+        let group = Group {
+            remove: vec![foreign()],
+            add: vec![],
+        };
+        let expected = Transaction {
+            groups: vec![group],
+            ..Transaction::default()
+        };
+        assert_eq!(
+            repair(&table, vec![now(foreign(), true)]),
+            Some(Repair::Elements(expected))
+        );
     }
 
     #[test]
     fn element_with_foreign_value_is_replaced() {
         let table = table();
-        let ours =
-            table.elements().into_iter().find(|element| element.set.kind == SetKind::Services).unwrap();
-        let theirs = Element { value: Value::None, ..ours };
-        let group = Group { remove: vec![theirs], add: vec![ours] };
-        let expected = Transaction { groups: vec![group], ..Transaction::default() };
+        let ours = table
+            .elements()
+            .into_iter()
+            .find(|element| element.set.kind == SetKind::Services)
+            .unwrap();
+        let theirs = Element {
+            value: Value::None,
+            ..ours
+        };
+        let group = Group {
+            remove: vec![theirs],
+            add: vec![ours],
+        };
+        let expected = Transaction {
+            groups: vec![group],
+            ..Transaction::default()
+        };
         let foreign_changes = vec![now(ours, false), now(theirs, true)];
-        assert_eq!(repair(&table, foreign_changes), Some(Repair::Elements(expected)));
+        assert_eq!(
+            repair(&table, foreign_changes),
+            Some(Repair::Elements(expected))
+        );
     }
 
     #[test]
@@ -193,15 +252,26 @@ mod tests {
         assert_eq!(
             repair(
                 &table,
-                vec![ForeignTableChange::Elements(ChangedElements::new()), ForeignTableChange::Anything]
+                vec![
+                    ForeignTableChange::Elements(ChangedElements::new()),
+                    ForeignTableChange::Anything
+                ]
             ),
             None
         );
-        let many =
-            (0..MAX_PENDING_CHANGES).map(|_| ForeignTableChange::Elements(ChangedElements::new())).collect();
+        let many = (0..MAX_PENDING_CHANGES)
+            .map(|_| ForeignTableChange::Elements(ChangedElements::new()))
+            .collect();
         assert_eq!(repair(&table, many), None);
-        assert_eq!(repair(&table, vec![ForeignTableChange::Missed]), None, "such a small table");
-        assert_eq!(repair(&table, vec![ForeignTableChange::Table]), Some(Repair::Table));
+        assert_eq!(
+            repair(&table, vec![ForeignTableChange::Missed]),
+            None,
+            "such a small table"
+        );
+        assert_eq!(
+            repair(&table, vec![ForeignTableChange::Table]),
+            Some(Repair::Table)
+        );
     }
 
     #[test]

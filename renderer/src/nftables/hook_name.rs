@@ -2,6 +2,15 @@
 
 /// nft's name of a hook.
 pub(super) fn hook_name(number: u32) -> String {
-    let names = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
-    names.get(number as usize).map_or_else(|| number.to_string(), |name| (*name).to_owned())
+    let names = [
+        "prerouting",
+        "input",
+        "forward",
+        "output",
+        "postrouting",
+        "ingress",
+    ];
+    names
+        .get(number as usize)
+        .map_or_else(|| number.to_string(), |name| (*name).to_owned())
 }

@@ -19,7 +19,9 @@ const SWITCH: &str = "net/ipv4/conf/all/route_localnet";
 
 /// True if node ports answer on 127.0.0.1.
 fn is_needed(node: &NodeFacts) -> bool {
-    node.node_ips.iter().any(|ip| ip.is_ipv4() && ip.is_loopback())
+    node.node_ips
+        .iter()
+        .any(|ip| ip.is_ipv4() && ip.is_loopback())
 }
 
 /// Turns the switch on if node ports answer on loopback. The protection must be in place. Everything else works without the
@@ -57,5 +59,9 @@ pub(super) fn disable(
 
 fn set_switch(kernel: &dyn Kernel, value: &str) -> io::Result<()> {
     // Not written if the value is right: the file may be read-only.
-    if kernel.setting(SWITCH)? == value { Ok(()) } else { kernel.set_setting(SWITCH, value) }
+    if kernel.setting(SWITCH)? == value {
+        Ok(())
+    } else {
+        kernel.set_setting(SWITCH, value)
+    }
 }

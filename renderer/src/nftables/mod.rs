@@ -70,7 +70,9 @@ pub(crate) use self::{
     layout::Family,
     plan::plan,
 };
-use crate::{Description, RenderError, Renderer, Report, Verifier, Watch, kernel::Kernel, linux::Linux};
+use crate::{
+    Description, RenderError, Renderer, Report, Verifier, Watch, kernel::Kernel, linux::Linux,
+};
 
 /// The number of unused chains that are kept until the next resync. A new chain costs several validations of the whole table,
 /// while an element that jumps to an existing chain costs one; and most services that lose a backend get another.
@@ -126,7 +128,10 @@ impl Nftables {
 
     /// The same as [`Self::owning`], on a kernel of the caller's choice.
     pub fn owning_on(kernel: Arc<dyn Kernel>) -> Self {
-        Self { keeps_others_out: true, ..Self::on(kernel) }
+        Self {
+            keeps_others_out: true,
+            ..Self::on(kernel)
+        }
     }
 
     /// The same, with an observer of the searches for stale flows.
@@ -148,7 +153,9 @@ impl Nftables {
         if let Some(socket) = self.socket.take() {
             return Ok(self.socket.insert(socket));
         }
-        Ok(self.socket.insert(Socket::open(&self.kernel).map_err(modules::explain_open_error)?))
+        Ok(self
+            .socket
+            .insert(Socket::open(&self.kernel).map_err(modules::explain_open_error)?))
     }
 
     /// The optional modules that the kernel lacks. The first call determines them by a trial transaction.
@@ -179,13 +186,20 @@ impl Nftables {
         self.table = None;
         let ahead = self.ahead.take();
         // The resync covers all of these changes.
-        self.foreign_changes.iter().flat_map(Receiver::try_iter).for_each(drop);
+        self.foreign_changes
+            .iter()
+            .flat_map(Receiver::try_iter)
+            .for_each(drop);
         let _programming = self.reaper.coming(snapshot.services.values());
         let ownership = self.ownership()?;
         let socket = self.socket()?;
         let found = read::table_header(socket)?;
         refuse_a_table_of_others(found, socket.port())?;
-        let mut existing = if found.is_some() { Some(read::existing(socket)?) } else { None };
+        let mut existing = if found.is_some() {
+            Some(read::existing(socket)?)
+        } else {
+            None
+        };
         if let (Some(existing), Some(found)) = (&mut existing, &found) {
             existing.usable &= ownership.accepts(found);
         }
@@ -198,13 +212,18 @@ impl Nftables {
         let elements = match &usable {
             None => Elements::default(),
             Some(existing) if is_compared => {
-                let ahead = ahead.map(|ahead| ahead.elements(socket)).transpose()?.flatten();
+                let ahead = ahead
+                    .map(|ahead| ahead.elements(socket))
+                    .transpose()?
+                    .flatten();
                 ahead.map_or_else(|| read::elements(socket, existing), Ok)?
             }
             Some(existing) => read::remembered_clients_only(socket, existing)?,
         };
-        let backends =
-            elements.frontends.iter().map(|(frontend, elements)| (*frontend, programmed(elements)));
+        let backends = elements
+            .frontends
+            .iter()
+            .map(|(frontend, elements)| (*frontend, programmed(elements)));
         let found_backends = backends.collect();
         let with_previous_carriers = carriers::with_previous_carriers(snapshot, &elements);
         let snapshot = with_previous_carriers.map_or(Cow::Borrowed(snapshot), Cow::Owned);
@@ -219,7 +238,8 @@ impl Nftables {
             // Emptying a large set costs the kernel more than creating it again.
             let mut others = sizes;
             if is_compared {
-                others = capacity::outgrown(&existing.sizes, &table.counts(), &transaction.removed());
+                others =
+                    capacity::outgrown(&existing.sizes, &table.counts(), &transaction.removed());
                 others.retain(|set, _| existing.shaped.contains(set));
                 if !transaction.adds_all {
                     table.refill(&others, &mut transaction);
@@ -233,27 +253,42 @@ impl Nftables {
             apply::write_fresh(&mut batch, is_replaced, ownership.flags(None), &sizes);
         }
         let limit = socket.batch_limit();
-        let limit = if found.is_none() { limit.min(apply::NEW_TABLE_BATCH_BYTES) } else { limit };
+        let limit = if found.is_none() {
+            limit.min(apply::NEW_TABLE_BATCH_BYTES)
+        } else {
+            limit
+        };
         let mut report = apply::commit(socket, batch, transaction, &table, limit)?;
         loopback::enable(&**socket.kernel(), &snapshot.node);
         apply::remove_leftovers(socket, &usable.unwrap_or_default(), &table, &mut report);
         let before = mem::replace(&mut self.last_programmed, snapshot.into_owned());
-        self.reaper.reconciled(&self.last_programmed, before.services, found_backends);
+        self.reaper
+            .reconciled(&self.last_programmed, before.services, found_backends);
         self.table = Some(table);
         Ok(report)
     }
 
-    fn try_update(&mut self, table: &mut Table, changes: &ChangeSet) -> Result<Report, NetlinkError> {
+    fn try_update(
+        &mut self,
+        table: &mut Table,
+        changes: &ChangeSet,
+    ) -> Result<Report, NetlinkError> {
         let transaction = table.update(&self.last_programmed.services, changes);
-        let _programming =
-            self.reaper.coming(changes.services.values().filter_map(|change| change.new.as_ref()));
+        let _programming = self.reaper.coming(
+            changes
+                .services
+                .values()
+                .filter_map(|change| change.new.as_ref()),
+        );
         let mut report = Report::default();
         if !transaction.is_empty() {
             let socket = self.socket()?;
             let limit = socket.batch_limit();
             report = apply::commit(socket, Batch::new(), transaction, table, limit)?;
             let unused = table.unused_chains();
-            if unused.len() > SPARE_CHAINS && apply::remove_chains(socket, &unused, &mut report).is_ok() {
+            if unused.len() > SPARE_CHAINS
+                && apply::remove_chains(socket, &unused, &mut report).is_ok()
+            {
                 table.forget_unused_chains();
             }
         }
@@ -265,9 +300,17 @@ impl Nftables {
     /// Repairs the reported changes. None if there may be more: then everything must be compared.
     fn try_heal(&mut self) -> Result<Option<Report>, NetlinkError> {
         // Taken out, so that it is gone if anything fails.
-        let Some(mut table) = self.table.take() else { return Ok(None) };
-        let foreign_changes = self.foreign_changes.iter().flat_map(Receiver::try_iter).collect();
-        let Some(repair) = heal::repair(&table, foreign_changes) else { return Ok(None) };
+        let Some(mut table) = self.table.take() else {
+            return Ok(None);
+        };
+        let foreign_changes = self
+            .foreign_changes
+            .iter()
+            .flat_map(Receiver::try_iter)
+            .collect();
+        let Some(repair) = heal::repair(&table, foreign_changes) else {
+            return Ok(None);
+        };
         let ownership = self.ownership;
         let report = heal::execute(self.socket()?, &mut table, repair, ownership)?;
         if report.is_some() {
@@ -280,14 +323,21 @@ impl Nftables {
         self.table = None;
         let socket = self.socket()?;
         remove_attempt_table(socket)?;
-        let Some(found) = read::table_header(socket)? else { return Ok(Report::default()) };
+        let Some(found) = read::table_header(socket)? else {
+            return Ok(Report::default());
+        };
         refuse_a_table_of_others(Some(found), socket.port())?;
         let existing = read::existing(socket)?;
         loopback::disable(socket, &existing, None)?;
         let mut batch = Batch::new();
         apply::write_removal(&mut batch);
         let bytes = socket.commit(batch)?;
-        Ok(Report { removed: 1, transactions: 1, bytes, ..Report::default() })
+        Ok(Report {
+            removed: 1,
+            transactions: 1,
+            bytes,
+            ..Report::default()
+        })
     }
 }
 
@@ -329,14 +379,23 @@ impl Renderer for Nftables {
         if self.table.is_none() {
             return Err(RenderError::Unsynced);
         }
-        let new = || changes.services.values().filter_map(|change| change.new.as_ref());
+        let new = || {
+            changes
+                .services
+                .values()
+                .filter_map(|change| change.new.as_ref())
+        };
         refused::check_missing_modules(self.missing.as_deref().unwrap_or_default(), new())?;
         // Taken out, so that it is gone if anything fails.
-        let Some(mut table) = self.table.take() else { return Err(RenderError::Unsynced) };
+        let Some(mut table) = self.table.take() else {
+            return Err(RenderError::Unsynced);
+        };
         let report = self.try_update(&mut table, changes).map_err(|error| {
             // The caller resyncs first: foreign changes may be the cause.
             if refused::is_element_refused(&error) {
-                RenderError::Refused { services: refused::refused_services(&error, new()) }
+                RenderError::Refused {
+                    services: refused::refused_services(&error, new()),
+                }
             } else {
                 self.failed("update the table", &error)
             }
@@ -358,7 +417,8 @@ impl Renderer for Nftables {
             Ok(Some(report)) => {
                 if report.transactions > 0 {
                     // Flows may have begun meanwhile without any rule.
-                    self.reaper.reconciled(&self.last_programmed, Services::new(), Vec::new());
+                    self.reaper
+                        .reconciled(&self.last_programmed, Services::new(), Vec::new());
                 }
                 Ok(report)
             }
@@ -373,10 +433,20 @@ impl Renderer for Nftables {
     }
 
     fn describe(&self) -> Description {
-        let Some(table) = &self.table else { return Description::default() };
+        let Some(table) = &self.table else {
+            return Description::default();
+        };
         let elements = table.elements();
-        let size = |set: Set| (set.name(), elements.iter().filter(|element| element.set == set).count());
-        let flows = self.reaper.totals().map(|(name, total)| (name.to_owned(), total));
+        let size = |set: Set| {
+            (
+                set.name(),
+                elements.iter().filter(|element| element.set == set).count(),
+            )
+        };
+        let flows = self
+            .reaper
+            .totals()
+            .map(|(name, total)| (name.to_owned(), total));
         Description {
             services: self.last_programmed.services.len(),
             sizes: Set::all().map(size).chain(flows).collect(),
@@ -385,13 +455,17 @@ impl Renderer for Nftables {
     }
 
     fn cleanup(&mut self) -> Result<Report, RenderError> {
-        self.try_cleanup().map_err(|error| error.with_advice("remove the table"))
+        self.try_cleanup()
+            .map_err(|error| error.with_advice("remove the table"))
     }
 }
 
 /// The kernel itself would answer only "Operation not permitted".
 fn refuse_a_table_of_others(found: Option<TableHeader>, port: u32) -> Result<(), NetlinkError> {
-    match found.and_then(|found| found.owner).filter(|owner| *owner != port) {
+    match found
+        .and_then(|found| found.owner)
+        .filter(|owner| *owner != port)
+    {
         None => Ok(()),
         Some(owner) => Err(NetlinkError::Socket {
             action: "change the table",
@@ -425,5 +499,8 @@ pub(crate) fn ruleset(snapshot: &Snapshot) -> String {
 /// The elements for a snapshot on an empty kernel, as name of the set and text, in the order of the text.
 pub(crate) fn element_lines(snapshot: &Snapshot) -> Vec<(String, String)> {
     let elements = Table::new(snapshot).elements();
-    elements.iter().map(|element: &Element| (element.set.name(), element.to_string())).collect()
+    elements
+        .iter()
+        .map(|element: &Element| (element.set.name(), element.to_string()))
+        .collect()
 }

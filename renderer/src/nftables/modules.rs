@@ -24,15 +24,23 @@ const CORE: &str = "nf_tables";
 pub(super) fn missing_optional(socket: &mut Socket) -> Result<Vec<KernelModule>, NetlinkError> {
     let mut batch = Batch::new();
     KernelModule::write_trial(&mut batch, TRIAL);
-    let Err(error) = socket.commit(batch) else { return Ok(Vec::new()) };
-    let NetlinkError::Refused { refusals, .. } = &error else { return Err(error) };
-    let Some(missing) = missing(refusals) else { return Err(error) };
+    let Err(error) = socket.commit(batch) else {
+        return Ok(Vec::new());
+    };
+    let NetlinkError::Refused { refusals, .. } = &error else {
+        return Err(error);
+    };
+    let Some(missing) = missing(refusals) else {
+        return Err(error);
+    };
     match missing {
         Missing::Core => Err(NetlinkError::MissingModules(vec![CORE])),
-        Missing::Modules(modules) if modules.iter().all(|module| module.is_optional()) => Ok(modules),
-        Missing::Modules(modules) => {
-            Err(NetlinkError::MissingModules(modules.into_iter().map(KernelModule::name).collect()))
+        Missing::Modules(modules) if modules.iter().all(|module| module.is_optional()) => {
+            Ok(modules)
         }
+        Missing::Modules(modules) => Err(NetlinkError::MissingModules(
+            modules.into_iter().map(KernelModule::name).collect(),
+        )),
     }
 }
 
@@ -43,7 +51,11 @@ pub(super) fn may_be_missing(error: &NetlinkError) -> bool {
 
 /// The error of opening a socket, or that the kernel has no `nf_tables`: without netfilter it does not know the protocol.
 pub(super) fn explain_open_error(error: NetlinkError) -> NetlinkError {
-    if error.errno() == Some(EPROTONOSUPPORT) { NetlinkError::MissingModules(vec![CORE]) } else { error }
+    if error.errno() == Some(EPROTONOSUPPORT) {
+        NetlinkError::MissingModules(vec![CORE])
+    } else {
+        error
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

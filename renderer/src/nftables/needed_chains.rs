@@ -11,7 +11,10 @@ pub(crate) fn needed_chains(element: &Element) -> impl Iterator<Item = DemandCha
         Value::Goto(chain) => Some(chain),
         _ => None,
     };
-    let bases = needed_base_chains(element).iter().copied().map(DemandChain::Base);
+    let bases = needed_base_chains(element)
+        .iter()
+        .copied()
+        .map(DemandChain::Base);
     target.into_iter().chain(bases)
 }
 

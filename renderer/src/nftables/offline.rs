@@ -31,7 +31,14 @@ impl OfflineTable {
         let mut fresh = Batch::new();
         apply::write_fresh(&mut fresh, false, 0, &table.sizes(batch_limit));
         let batches = encode(fresh, transaction, table.creation(), batch_limit);
-        (Self { table, last_programmed: snapshot.clone(), batch_limit }, batches)
+        (
+            Self {
+                table,
+                last_programmed: snapshot.clone(),
+                batch_limit,
+            },
+            batches,
+        )
     }
 
     /// Applies `changes` to the table, and returns the batches that apply them to the kernel.

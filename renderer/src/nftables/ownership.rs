@@ -33,11 +33,17 @@ impl Ownership {
     /// Owned, if the kernel supports it.
     pub(super) fn owned_if_possible(socket: &mut Socket) -> Result<Self, NetlinkError> {
         let mut batch = Batch::new();
-        batch.create(msg::NEWTABLE, "a table to try whether tables can be owned", |message| {
+        batch.create(
+            msg::NEWTABLE,
+            "a table to try whether tables can be owned",
+            |message| {
+                message.text(table::NAME, PROBE);
+                message.u32(table::FLAGS, table::OWNED);
+            },
+        );
+        batch.delete(msg::DELTABLE, "that table", |message| {
             message.text(table::NAME, PROBE);
-            message.u32(table::FLAGS, table::OWNED);
         });
-        batch.delete(msg::DELTABLE, "that table", |message| message.text(table::NAME, PROBE));
         match socket.commit(batch) {
             Ok(_) => Ok(Self::Owned),
             Err(NetlinkError::Refused { source, .. }) if is_unknown_flag(&source) => {
@@ -69,5 +75,7 @@ impl Ownership {
 
 /// True if the kernel does not know a flag of the table: before Linux 5.12 it answers "Invalid argument".
 fn is_unknown_flag(error: &io::Error) -> bool {
-    [Errno::EINVAL, Errno::EOPNOTSUPP].into_iter().any(|errno| error.raw_os_error() == Some(errno as i32))
+    [Errno::EINVAL, Errno::EOPNOTSUPP]
+        .into_iter()
+        .any(|errno| error.raw_os_error() == Some(errno as i32))
 }

@@ -7,7 +7,9 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use contiv_model::{Addresses, Backend, Balance, ContivService, Frontend, ServicePort, TrafficPolicy};
+use contiv_model::{
+    Addresses, Backend, Balance, ContivService, Frontend, ServicePort, TrafficPolicy,
+};
 use ipnetwork::IpNetwork;
 
 use super::{
@@ -95,7 +97,11 @@ pub(crate) fn plan(service: &ContivService) -> ServicePlan {
     let frontends = all_frontends(service)
         .map(|(port, key, external)| (key, frontend_plan(service, port, key, external)))
         .collect();
-    ServicePlan { frontends, cluster_ips: cluster_ips(service).collect(), hairpins: hairpins(service) }
+    ServicePlan {
+        frontends,
+        cluster_ips: cluster_ips(service).collect(),
+        hairpins: hairpins(service),
+    }
 }
 
 /// The frontends of `service`, without their plans.
@@ -106,24 +112,35 @@ pub(crate) fn keys(service: &ContivService) -> impl Iterator<Item = FrontendKey>
 /// Addresses that are cluster IPs of this service.
 pub(crate) fn cluster_ips(service: &ContivService) -> impl Iterator<Item = IpAddr> {
     let translates = service.assignment.addresses.translates();
-    service.cluster_ips.iter().copied().filter(move |_| translates)
+    service
+        .cluster_ips
+        .iter()
+        .copied()
+        .filter(move |_| translates)
 }
 
 /// Addresses of this service that routes carry.
 pub(crate) fn routed(service: &ContivService) -> impl Iterator<Item = IpAddr> {
     let translates = service.assignment.addresses.translates();
-    service.addresses().filter(move |address| !translates && !address.is_unspecified())
+    service
+        .addresses()
+        .filter(move |address| !translates && !address.is_unspecified())
 }
 
 /// Addresses of local backends.
 pub(crate) fn hairpins(service: &ContivService) -> BTreeSet<IpAddr> {
     let backends = service.ports.iter().flat_map(|port| &port.backends);
-    backends.filter(|backend| backend.local).map(|backend| backend.address).collect()
+    backends
+        .filter(|backend| backend.local)
+        .map(|backend| backend.address)
+        .collect()
 }
 
 /// The frontends of all ports, except those held by another service: the port, the key, and whether the external policy
 /// applies. Of several with one key the last counts.
-fn all_frontends(service: &ContivService) -> impl Iterator<Item = (&ServicePort, FrontendKey, bool)> {
+fn all_frontends(
+    service: &ContivService,
+) -> impl Iterator<Item = (&ServicePort, FrontendKey, bool)> {
     // As in Kubernetes, a service has the families of its cluster IPs, and so do its other addresses. A service without any, as
     // it may exist without Kubernetes, has both.
     let lives_in = |family: Family| {
@@ -145,20 +162,47 @@ fn frontends(
 ) -> Vec<(Frontend, FrontendKey, bool)> {
     let protocol = port.protocol;
     let at = |address: IpAddr, external| {
-        let frontend = Frontend::Address { address, protocol, port: port.port };
-        (frontend, FrontendKey { address, protocol, port: port.port }, external)
+        let frontend = Frontend::Address {
+            address,
+            protocol,
+            port: port.port,
+        };
+        (
+            frontend,
+            FrontendKey {
+                address,
+                protocol,
+                port: port.port,
+            },
+            external,
+        )
     };
-    let external_ips = service.external_ips.iter().filter(|address| lives_in(Family::of(address)));
+    let external_ips = service
+        .external_ips
+        .iter()
+        .filter(|address| lives_in(Family::of(address)));
     let mut all: Vec<_> = external_ips.map(|address| at(*address, true)).collect();
     if let Some(node_port) = port.node_port {
-        let frontend = Frontend::NodePort { protocol, port: node_port };
+        let frontend = Frontend::NodePort {
+            protocol,
+            port: node_port,
+        };
         let families = Family::ALL.into_iter().filter(|family| lives_in(*family));
-        all.extend(
-            families.map(|family| (frontend, FrontendKey::node_port(family, protocol, node_port), true)),
-        );
+        all.extend(families.map(|family| {
+            (
+                frontend,
+                FrontendKey::node_port(family, protocol, node_port),
+                true,
+            )
+        }));
     }
     // Last, so that an address of both kinds is served as a cluster IP.
-    all.extend(service.cluster_ips.iter().map(|address| at(*address, false)));
+    all.extend(
+        service
+            .cluster_ips
+            .iter()
+            .map(|address| at(*address, false)),
+    );
     // As a key the unspecified address represents node ports; as a service address it is meaningless.
     all.retain(
         |(frontend, ..)| !matches!(frontend, Frontend::Address { address, .. } if address.is_unspecified()),
@@ -183,28 +227,45 @@ fn frontend_plan(
     }
     let family = key.family();
     let of_family = |backends: Vec<&Backend>, limits| {
-        shares(backends.into_iter().filter(|backend| Family::of(&backend.address) == family), limits)
+        shares(
+            backends
+                .into_iter()
+                .filter(|backend| Family::of(&backend.address) == family),
+            limits,
+        )
     };
     let everywhere = of_family(port.cluster_backends(), EVERYONE);
     let here = |limits| of_family(port.local_backends(), limits);
     let serve = |shares: Shares| {
-        if shares.is_empty() { ConnectionAction::Reject } else { ConnectionAction::Backends(shares) }
+        if shares.is_empty() {
+            ConnectionAction::Reject
+        } else {
+            ConnectionAction::Backends(shares)
+        }
     };
     let policies = (external, service.internal_policy, service.external_policy);
     let (serving, external_clients, masquerade) = match policies {
-        (false, TrafficPolicy::Cluster, _) => {
-            (serve(everywhere), ExternalClients::Same, Masquerade::ClusterIp)
-        }
+        (false, TrafficPolicy::Cluster, _) => (
+            serve(everywhere),
+            ExternalClients::Same,
+            Masquerade::ClusterIp,
+        ),
         (false, TrafficPolicy::Local, _) => {
             let here = here(EVERYONE);
             let none_here = here.is_empty() && !everywhere.is_empty();
             (
-                if none_here { ConnectionAction::Drop } else { serve(here) },
+                if none_here {
+                    ConnectionAction::Drop
+                } else {
+                    serve(here)
+                },
                 ExternalClients::Same,
                 Masquerade::ClusterIp,
             )
         }
-        (true, _, TrafficPolicy::Cluster) => (serve(everywhere), ExternalClients::Same, Masquerade::Always),
+        (true, _, TrafficPolicy::Cluster) => {
+            (serve(everywhere), ExternalClients::Same, Masquerade::Always)
+        }
         (true, _, TrafficPolicy::Local) => {
             let here = here(EXTERNAL);
             let external_clients = match (here.is_empty(), everywhere.is_empty()) {
@@ -226,7 +287,11 @@ fn frontend_plan(
 
 /// Affinity shared between the ports of a service needs no affinity entries: a client draws the same slot on each of them.
 fn choice(service: &ContivService) -> Choice {
-    match (service.balance, service.session_affinity_timeout, service.affinity_shared) {
+    match (
+        service.balance,
+        service.session_affinity_timeout,
+        service.affinity_shared,
+    ) {
         (Balance::ClientAddress, ..) | (_, 1.., true) => Choice::Client,
         (Balance::Random, 0, _) => Choice::Random,
         (Balance::Random, timeout, false) => Choice::Sticky(timeout.min(LearnChain::MAX_TIMEOUT)),
@@ -245,7 +310,12 @@ fn sources(service: &ContivService, key: FrontendKey) -> Option<BTreeSet<IpNetwo
         return None;
     }
     let of_family = |range: &&IpNetwork| Family::of(&range.ip()) == key.family();
-    let ranges: BTreeSet<IpNetwork> = service.source_ranges.iter().filter(of_family).copied().collect();
+    let ranges: BTreeSet<IpNetwork> = service
+        .source_ranges
+        .iter()
+        .filter(of_family)
+        .copied()
+        .collect();
     let everyone = ranges.is_empty() || ranges.iter().any(|range| range.prefix() == 0);
     (!everyone).then_some(ranges)
 }
@@ -259,31 +329,53 @@ struct Limits {
     most: u32,
 }
 
-const EVERYONE: Limits = Limits { scaled: SCALED_SLOTS, most: MAX_SLOTS };
-const EXTERNAL: Limits = Limits { scaled: SCALED_EXTERNAL_SLOTS, most: MAX_EXTERNAL_SLOTS };
+const EVERYONE: Limits = Limits {
+    scaled: SCALED_SLOTS,
+    most: MAX_SLOTS,
+};
+const EXTERNAL: Limits = Limits {
+    scaled: SCALED_EXTERNAL_SLOTS,
+    most: MAX_EXTERNAL_SLOTS,
+};
 
 /// Slots in proportion to the weights, as few as possible.
 fn shares<'a>(backends: impl Iterator<Item = &'a Backend>, limits: Limits) -> Shares {
-    let mut shares: Shares =
-        backends.map(|backend| (backend.endpoint(), u32::from(backend.weight.max(1)))).collect();
+    let mut shares: Shares = backends
+        .map(|backend| (backend.endpoint(), u32::from(backend.weight.max(1))))
+        .collect();
     // Those from the processor are sorted and unique already.
     shares.sort_unstable();
     shares.dedup_by_key(|(backend, _)| *backend);
     // Scaled slots and one for each backend are not more than that either.
     shares.truncate((limits.most - limits.scaled) as usize);
-    let divisor = shares.iter().map(|(_, weight)| *weight).reduce(greatest_common_divisor).unwrap_or(1);
-    let total: u64 = shares.iter().map(|(_, weight)| u64::from(weight / divisor)).sum();
+    let divisor = shares
+        .iter()
+        .map(|(_, weight)| *weight)
+        .reduce(greatest_common_divisor)
+        .unwrap_or(1);
+    let total: u64 = shares
+        .iter()
+        .map(|(_, weight)| u64::from(weight / divisor))
+        .sum();
     let limit = u64::from(limits.scaled);
     for (_, share) in &mut shares {
         let slots = u64::from(*share / divisor);
-        let scaled = if total > limit { slots * limit / total } else { slots };
+        let scaled = if total > limit {
+            slots * limit / total
+        } else {
+            slots
+        };
         *share = u32::try_from(scaled).unwrap_or(u32::MAX).max(1);
     }
     shares
 }
 
 fn greatest_common_divisor(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
 }
 
 #[cfg(test)]

@@ -37,8 +37,9 @@ impl ProgrammedElements {
             };
             collect_exact(elements.iter().filter_map(backend))
         };
-        let is_other =
-            |element: &&Element| !matches!(element.value, Value::Backend(_)) && pick_of(element).is_none();
+        let is_other = |element: &&Element| {
+            !matches!(element.value, Value::Backend(_)) && pick_of(element).is_none()
+        };
         let rare = RareElements {
             external: slots(SetKind::BackendsExternal),
             others: collect_exact(elements.iter().filter(is_other).copied()),
@@ -63,22 +64,34 @@ impl ProgrammedElements {
         let chain = PickChain::by_number(frontend.family(), self.pick?.get())?;
         let set = Set::new(SetKind::Services, frontend.family());
         let value = Value::Goto(DemandChain::Pick(chain));
-        Some(Element { set, key: Key::Frontend(frontend), value })
+        Some(Element {
+            set,
+            key: Key::Frontend(frontend),
+            value,
+        })
     }
 
     /// The elements without a backend, with the keys of `frontend`.
     pub(crate) fn without_backend(&self, frontend: FrontendKey) -> impl Iterator<Item = Element> {
-        self.pick(frontend).into_iter().chain(self.others().iter().copied())
+        self.pick(frontend)
+            .into_iter()
+            .chain(self.others().iter().copied())
     }
 
     /// All elements, sorted, with the keys of `frontend`.
     pub(crate) fn elements(&self, frontend: FrontendKey) -> Vec<Element> {
         let mut elements = Vec::with_capacity(self.len());
         elements.extend(self.without_backend(frontend));
-        for (kind, slots) in [(SetKind::Backends, &*self.slots), (SetKind::BackendsExternal, self.external())]
-        {
+        for (kind, slots) in [
+            (SetKind::Backends, &*self.slots),
+            (SetKind::BackendsExternal, self.external()),
+        ] {
             let set = Set::new(kind, frontend.family());
-            elements.extend((0..).zip(slots).map(|(slot, backend)| of_slot(set, frontend, slot, *backend)));
+            elements.extend(
+                (0..)
+                    .zip(slots)
+                    .map(|(slot, backend)| of_slot(set, frontend, slot, *backend)),
+            );
         }
         elements.sort_unstable();
         elements
@@ -87,15 +100,24 @@ impl ProgrammedElements {
     /// The element with this key of `frontend`.
     pub(crate) fn element(&self, set: Set, frontend: FrontendKey, key: Key) -> Option<Element> {
         if let Key::Slot(_, slot) = key {
-            let slots = if set.kind == SetKind::Backends { &self.slots } else { self.external() };
-            return slots.get(slot as usize).map(|backend| of_slot(set, frontend, slot, *backend));
+            let slots = if set.kind == SetKind::Backends {
+                &self.slots
+            } else {
+                self.external()
+            };
+            return slots
+                .get(slot as usize)
+                .map(|backend| of_slot(set, frontend, slot, *backend));
         }
-        self.without_backend(frontend).find(|element| (element.set, element.key) == (set, key))
+        self.without_backend(frontend)
+            .find(|element| (element.set, element.key) == (set, key))
     }
 
     /// True if clients stay with their backend.
     pub(crate) fn is_sticky(&self) -> bool {
-        self.others().iter().any(|element| element.set.kind == SetKind::Sticky)
+        self.others()
+            .iter()
+            .any(|element| element.set.kind == SetKind::Sticky)
     }
 
     /// True if it leads to this backend.
@@ -120,7 +142,10 @@ impl ProgrammedElements {
 
     /// How many elements there are.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() + usize::from(self.pick.is_some()) + self.external().len() + self.others().len()
+        self.slots.len()
+            + usize::from(self.pick.is_some())
+            + self.external().len()
+            + self.others().len()
     }
 }
 
@@ -140,6 +165,15 @@ fn collect_exact<T>(values: impl Iterator<Item = T> + Clone) -> Box<[T]> {
 }
 
 /// The element of one slot.
-pub(crate) const fn of_slot(set: Set, frontend: FrontendKey, slot: u32, backend: Endpoint) -> Element {
-    Element { set, key: Key::Slot(frontend, slot), value: Value::Backend(backend) }
+pub(crate) const fn of_slot(
+    set: Set,
+    frontend: FrontendKey,
+    slot: u32,
+    backend: Endpoint,
+) -> Element {
+    Element {
+        set,
+        key: Key::Slot(frontend, slot),
+        value: Value::Backend(backend),
+    }
 }

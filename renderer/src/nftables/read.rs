@@ -13,8 +13,8 @@ use super::{
     element::{Element, Endpoint, FrontendKey, Key, Value},
     elements::INTERVALS,
     layout::{
-        Declaration, DemandChain, Family, Form, Hook, LearnChain, PROTOCOLS, PickChain, Set, SetKind, TABLE,
-        chains,
+        Declaration, DemandChain, Family, Form, Hook, LearnChain, PROTOCOLS, PickChain, Set,
+        SetKind, TABLE, chains,
     },
     netlink::{
         Attributes, NetlinkError, Socket,
@@ -69,20 +69,36 @@ pub(crate) fn table_header(socket: &mut Socket) -> Result<Option<TableHeader>, N
 
 /// Everything except elements and rules.
 pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkError> {
-    let mut existing = ExistingTable { usable: true, ..ExistingTable::default() };
+    let mut existing = ExistingTable {
+        usable: true,
+        ..ExistingTable::default()
+    };
     let desired = chains();
     let mut hooks = 0;
     let dump = socket.dump(msg::GETCHAIN, |_| ())?;
-    for object in dump.objects().filter(|object| object.text(chain::TABLE) == Some(TABLE)) {
+    for object in dump
+        .objects()
+        .filter(|object| object.text(chain::TABLE) == Some(TABLE))
+    {
         let name = object.text(chain::NAME).unwrap_or_default();
         let hook = object.nested(chain::HOOK).map(|hook| {
-            (hook.u32(chain::HOOK_HOOKNUM), hook.get(chain::HOOK_PRIORITY), object.text(chain::TYPE))
+            (
+                hook.u32(chain::HOOK_HOOKNUM),
+                hook.get(chain::HOOK_PRIORITY),
+                object.text(chain::TYPE),
+            )
         });
         let hangs_as = |desired: Option<Hook>| {
-            let desired =
-                desired.map(|hook| (Some(hook.number), Some(hook.priority.to_be_bytes()), Some(hook.kind)));
-            let found =
-                hook.map(|(number, priority, kind)| (number, priority.and_then(|p| p.try_into().ok()), kind));
+            let desired = desired.map(|hook| {
+                (
+                    Some(hook.number),
+                    Some(hook.priority.to_be_bytes()),
+                    Some(hook.kind),
+                )
+            });
+            let found = hook.map(|(number, priority, kind)| {
+                (number, priority.and_then(|p| p.try_into().ok()), kind)
+            });
             desired == found
         };
         if let Some(ours) = desired.iter().find(|ours| ours.name == name) {
@@ -98,7 +114,10 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
     existing.usable &= hooks == desired.iter().filter(|ours| ours.hook.is_some()).count();
 
     let dump = socket.dump(msg::GETSET, |message| message.text(set::TABLE, TABLE))?;
-    for object in dump.objects().filter(|object| object.text(set::TABLE) == Some(TABLE)) {
+    for object in dump
+        .objects()
+        .filter(|object| object.text(set::TABLE) == Some(TABLE))
+    {
         let name = object.text(set::NAME).unwrap_or_default();
         let flags = object.u32(set::FLAGS).unwrap_or_default();
         if let Some(ours) = Set::by_name(name) {
@@ -114,7 +133,9 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
             } else {
                 existing.misshapen.insert(ours);
             }
-            let size = object.nested(set::DESC).and_then(|desc| desc.u32(set::DESC_SIZE));
+            let size = object
+                .nested(set::DESC)
+                .and_then(|desc| desc.u32(set::DESC_SIZE));
             existing.sizes.extend(size.map(|size| (ours, size)));
         } else if flags & set::FLAG_ANONYMOUS == 0 {
             existing.foreign_sets.insert(name.to_owned());
@@ -146,7 +167,10 @@ impl Elements {
 }
 
 /// Reads the elements of all sets except those that are always rewritten, and those that only record packets.
-pub(crate) fn elements(socket: &mut Socket, existing: &ExistingTable) -> Result<Elements, NetlinkError> {
+pub(crate) fn elements(
+    socket: &mut Socket,
+    existing: &ExistingTable,
+) -> Result<Elements, NetlinkError> {
     let mut elements = static_elements(socket, existing)?;
     remembered_clients(socket, &mut elements)?;
     Ok(elements)
@@ -157,18 +181,33 @@ pub(crate) fn static_elements(
     socket: &mut Socket,
     existing: &ExistingTable,
 ) -> Result<Elements, NetlinkError> {
-    let mut elements = Elements { shaped: existing.shaped.clone(), ..Elements::default() };
+    let mut elements = Elements {
+        shaped: existing.shaped.clone(),
+        ..Elements::default()
+    };
     let is_rewritten = |set: &Set| INTERVALS.contains(&set.kind) || set.kind.form() == Form::Chains;
-    let is_lasting = |set: &&Set| !is_rewritten(set) && !is_memory(**set) && !set.kind.only_records();
+    let is_lasting =
+        |set: &&Set| !is_rewritten(set) && !is_memory(**set) && !set.kind.only_records();
     let lasting: Vec<Set> = elements.shaped.iter().filter(is_lasting).copied().collect();
     read_into(&mut elements, socket, lasting.into_iter())?;
-    elements.frontends.values_mut().for_each(|of_frontend| of_frontend.sort_unstable());
+    elements
+        .frontends
+        .values_mut()
+        .for_each(|of_frontend| of_frontend.sort_unstable());
     Ok(elements)
 }
 
 /// Adds the affinity entries, which rules add and timeouts remove.
-pub(crate) fn remembered_clients(socket: &mut Socket, elements: &mut Elements) -> Result<(), NetlinkError> {
-    let memories: Vec<Set> = elements.shaped.iter().filter(|set| is_memory(**set)).copied().collect();
+pub(crate) fn remembered_clients(
+    socket: &mut Socket,
+    elements: &mut Elements,
+) -> Result<(), NetlinkError> {
+    let memories: Vec<Set> = elements
+        .shaped
+        .iter()
+        .filter(|set| is_memory(**set))
+        .copied()
+        .collect();
     read_into(elements, socket, memories.into_iter())
 }
 
@@ -177,8 +216,14 @@ pub(crate) fn remembered_clients_only(
     socket: &mut Socket,
     existing: &ExistingTable,
 ) -> Result<Elements, NetlinkError> {
-    let foreign = Set::all().filter(|set| !is_memory(*set) && !set.kind.only_records()).collect();
-    let mut elements = Elements { foreign, shaped: existing.shaped.clone(), ..Elements::default() };
+    let foreign = Set::all()
+        .filter(|set| !is_memory(*set) && !set.kind.only_records())
+        .collect();
+    let mut elements = Elements {
+        foreign,
+        shaped: existing.shaped.clone(),
+        ..Elements::default()
+    };
     remembered_clients(socket, &mut elements)?;
     Ok(elements)
 }
@@ -205,7 +250,11 @@ fn read_into(
                     }
                 }
                 Key::Frontend(frontend) | Key::Slot(frontend, _) | Key::Source(frontend, _) => {
-                    elements.frontends.entry(frontend).or_default().push(element);
+                    elements
+                        .frontends
+                        .entry(frontend)
+                        .or_default()
+                        .push(element);
                 }
                 Key::Address(_)
                 | Key::Pair(_)
@@ -228,20 +277,31 @@ pub(crate) fn has_elements(socket: &mut Socket, set: Set) -> Result<bool, Netlin
         message.text(elem::LIST_SET, &set.name());
     })?;
     // An empty set has a list too.
-    let mut elements =
-        dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS)).flat_map(Attributes::iter);
+    let mut elements = dump
+        .objects()
+        .filter_map(|object| object.nested(elem::LIST_ELEMENTS))
+        .flat_map(Attributes::iter);
     Ok(elements.any(|(kind, _)| kind == LIST_ELEM))
 }
 
 /// The elements of one set; none if one of them cannot have been written by the agent.
-pub(crate) fn elements_of(socket: &mut Socket, set: Set) -> Result<Option<Vec<Element>>, NetlinkError> {
+pub(crate) fn elements_of(
+    socket: &mut Socket,
+    set: Set,
+) -> Result<Option<Vec<Element>>, NetlinkError> {
     let dump = socket.dump(msg::GETSETELEM, |message| {
         message.text(elem::LIST_TABLE, TABLE);
         message.text(elem::LIST_SET, &set.name());
     })?;
-    let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
-    let elements = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
-    Ok(elements.map(|(_, element)| parse_element(set, Attributes(element))).collect())
+    let lists = dump
+        .objects()
+        .filter_map(|object| object.nested(elem::LIST_ELEMENTS));
+    let elements = lists
+        .flat_map(Attributes::iter)
+        .filter(|(kind, _)| *kind == LIST_ELEM);
+    Ok(elements
+        .map(|(_, element)| parse_element(set, Attributes(element)))
+        .collect())
 }
 
 /// Decodes an element in the agent's form; none for any other.
@@ -249,7 +309,9 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
     let mut key = Bytes(attributes.nested(elem::KEY)?.get(data::VALUE)?);
     let form = set.kind.form();
     let parsed = match form {
-        Form::Numbers { .. } | Form::Frontends | Form::Tally => Key::Frontend(key.frontend(set.family)?),
+        Form::Numbers { .. } | Form::Frontends | Form::Tally => {
+            Key::Frontend(key.frontend(set.family)?)
+        }
         Form::Slots => Key::Slot(key.frontend(set.family)?, key.number()?),
         Form::Chains => Key::Number(key.number()?),
         Form::Addresses => Key::Address(key.address(set.family)?),
@@ -278,7 +340,10 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
         Form::Chains => parse_verdict(attributes.nested(elem::DATA)?.nested(data::VERDICT)?)?,
         Form::Slots | Form::Memory => {
             let mut value = Bytes(attributes.nested(elem::DATA)?.get(data::VALUE)?);
-            let backend = Endpoint { address: value.address(set.family)?, port: value.port()? };
+            let backend = Endpoint {
+                address: value.address(set.family)?,
+                port: value.port()?,
+            };
             value.0.is_empty().then_some(Value::Backend(backend))?
         }
         Form::OutputAddresses => {
@@ -295,7 +360,11 @@ pub(crate) fn parse_element(set: Set, attributes: Attributes<'_>) -> Option<Elem
         | Form::Interfaces
         | Form::Sources => Value::None,
     };
-    key.0.is_empty().then_some(Element { set, key: parsed, value })
+    key.0.is_empty().then_some(Element {
+        set,
+        key: parsed,
+        value,
+    })
 }
 
 /// The range from `first` to `last`; none if no prefix covers it exactly.
@@ -316,7 +385,9 @@ fn chain_by_number(set: Set, number: u32) -> Option<DemandChain> {
 
 fn parse_verdict(attributes: Attributes<'_>) -> Option<Value> {
     let code = i32::from_be_bytes(attributes.get(data::VERDICT_CODE)?.try_into().ok()?);
-    let chain = attributes.text(data::VERDICT_CHAIN).and_then(DemandChain::by_name)?;
+    let chain = attributes
+        .text(data::VERDICT_CHAIN)
+        .and_then(DemandChain::by_name)?;
     (code == verdict::GOTO).then_some(Value::Goto(chain))
 }
 
@@ -350,13 +421,21 @@ impl Bytes<'_> {
     fn interface(&mut self) -> Option<InterfacePattern> {
         let bytes = self.take::<16>()?;
         let name = std::str::from_utf8(&bytes).ok()?.trim_end_matches('\0');
-        name.parse().ok().filter(|name: &InterfacePattern| !name.is_prefix())
+        name.parse()
+            .ok()
+            .filter(|name: &InterfacePattern| !name.is_prefix())
     }
 
     fn frontend(&mut self, family: Family) -> Option<FrontendKey> {
         let address = self.address(family)?;
         let [number, ..] = self.take::<4>()?;
-        let protocol = PROTOCOLS.into_iter().find(|protocol| protocol.number() == number)?;
-        Some(FrontendKey { address, protocol, port: self.port()? })
+        let protocol = PROTOCOLS
+            .into_iter()
+            .find(|protocol| protocol.number() == number)?;
+        Some(FrontendKey {
+            address,
+            protocol,
+            port: self.port()?,
+        })
     }
 }

@@ -30,8 +30,13 @@ pub(super) fn refused_services<'a>(
     }
     let refused = services.filter_map(|service| {
         let plan = plan(service);
-        let (element, reason) = elements.iter().find(|(element, _)| belongs_to(element, &plan))?;
-        let reason = format!("the kernel refused {} {{ {element} }}: {reason}", element.set.name());
+        let (element, reason) = elements
+            .iter()
+            .find(|(element, _)| belongs_to(element, &plan))?;
+        let reason = format!(
+            "the kernel refused {} {{ {element} }}: {reason}",
+            element.set.name()
+        );
         Some((service.id.clone(), reason))
     });
     refused.collect()
@@ -46,22 +51,34 @@ pub(super) fn check_missing_modules<'a>(
         return Ok(());
     }
     let refused = services.filter_map(|service| {
-        let module = missing.iter().find(|module| needs_module(service, **module))?;
+        let module = missing
+            .iter()
+            .find(|module| needs_module(service, **module))?;
         let reason = format!("the kernel lacks the module {}; load it", module.name());
         Some((service.id.clone(), reason))
     });
     let services: BTreeMap<ServiceId, String> = refused.collect();
-    if services.is_empty() { Ok(()) } else { Err(RenderError::Refused { services }) }
+    if services.is_empty() {
+        Ok(())
+    } else {
+        Err(RenderError::Refused { services })
+    }
 }
 
 /// True if a service needs this optional module.
 fn needs_module(service: &ContivService, module: KernelModule) -> bool {
-    module.is_optional() && plan(service).frontends.values().any(|frontend| frontend.choice == Choice::Client)
+    module.is_optional()
+        && plan(service)
+            .frontends
+            .values()
+            .any(|frontend| frontend.choice == Choice::Client)
 }
 
 /// True if the kernel refused an element. Otherwise foreign changes of the table may be the reason.
 pub(super) fn is_element_refused(error: &NetlinkError) -> bool {
-    refusals(error).iter().any(|refusal| refused_element(refusal).is_some())
+    refusals(error)
+        .iter()
+        .any(|refusal| refused_element(refusal).is_some())
 }
 
 fn refusals(error: &NetlinkError) -> &[Refusal] {
@@ -92,7 +109,9 @@ pub(super) fn refused_element(refusal: &Refusal) -> Option<Element> {
     let start = refusal.message.as_ptr() as usize;
     let is_at = |payload: &&&[u8]| {
         // The offset is that of the attribute; its payload follows the header.
-        refusal.offset.is_some_and(|offset| payload.as_ptr() as usize - start == offset + NLA_HDRLEN)
+        refusal
+            .offset
+            .is_some_and(|offset| payload.as_ptr() as usize - start == offset + NLA_HDRLEN)
     };
     let refused = elements.iter().find(is_at)?;
     read::parse_element(set, Attributes(refused))
@@ -109,6 +128,8 @@ fn belongs_to(element: &Element, plan: &ServicePlan) -> bool {
         }
         Key::Address(address) => plan.cluster_ips.contains(&address),
         Key::Pair(address) => plan.hairpins.contains(&address),
-        Key::Number(_) | Key::Range(_) | Key::Client(..) | Key::Interface(_) | Key::Output(_) => false,
+        Key::Number(_) | Key::Range(_) | Key::Client(..) | Key::Interface(_) | Key::Output(_) => {
+            false
+        }
     }
 }

@@ -45,14 +45,20 @@ impl SharedAddress {
             Form::Pairs => Key::Pair(self.address),
             _ => Key::Address(self.address),
         };
-        Element { set: self.set(), key, value: Value::None }
+        Element {
+            set: self.set(),
+            key,
+            value: Value::None,
+        }
     }
 }
 
 /// The addresses of a service that other services may have too. One can occur twice.
 pub(crate) fn shared_addresses(service: &ContivService) -> impl Iterator<Item = SharedAddress> {
     let cluster_ips = plan::cluster_ips(service).map(SharedAddress::cluster_ip);
-    let hairpins = plan::hairpins(service).into_iter().map(SharedAddress::hairpin);
+    let hairpins = plan::hairpins(service)
+        .into_iter()
+        .map(SharedAddress::hairpin);
     let routed = plan::routed(service).map(SharedAddress::routed);
     cluster_ips.chain(hairpins).chain(routed)
 }

@@ -25,8 +25,13 @@ pub(crate) fn assign(before: &[Option<SocketAddr>], shares: &Shares) -> Vec<Sock
             *slot = Some(*backend);
         }
     }
-    let mut fill = missing.into_iter().flat_map(|(backend, left)| (0..left).map(move |_| backend));
-    slots.into_iter().filter_map(|slot| slot.or_else(|| fill.next())).collect()
+    let mut fill = missing
+        .into_iter()
+        .flat_map(|(backend, left)| (0..left).map(move |_| backend));
+    slots
+        .into_iter()
+        .filter_map(|slot| slot.or_else(|| fill.next()))
+        .collect()
 }
 
 /// The number of slots of a frontend that chooses by client address: a prime, large enough that shares are right within a few
@@ -42,13 +47,17 @@ pub(crate) fn by_client(shares: &Shares) -> Vec<SocketAddr> {
     let mut by_share: BTreeMap<u32, Vec<(SocketAddr, u64)>> = BTreeMap::new();
     for (backend, share) in shares {
         let number = next.entry(backend.ip()).or_default();
-        by_share.entry(*share).or_default().push((*backend, *number));
+        by_share
+            .entry(*share)
+            .or_default()
+            .push((*backend, *number));
         *number += 1;
     }
     let best = |slot: u64| {
         let best_of_share = by_share.iter().filter_map(|(share, backends)| {
-            let drawn =
-                backends.iter().map(|(backend, number)| (hash(backend.ip(), slot << 16 | number), *backend));
+            let drawn = backends
+                .iter()
+                .map(|(backend, number)| (hash(backend.ip(), slot << 16 | number), *backend));
             drawn.max().map(|(draw, backend)| (*share, draw, backend))
         });
         best_of_share.max_by(rank).map(|(.., backend)| backend)
@@ -59,7 +68,8 @@ pub(crate) fn by_client(shares: &Shares) -> Vec<SocketAddr> {
 /// Orders backends of different shares by what they draw for a slot, each as good as the best of as many draws as its share. Only the
 /// ratio of two shares matters.
 fn rank(one: &(u32, u64, SocketAddr), other: &(u32, u64, SocketAddr)) -> Ordering {
-    let weighed = (logarithm(other.1) * u64::from(one.0)).cmp(&(logarithm(one.1) * u64::from(other.0)));
+    let weighed =
+        (logarithm(other.1) * u64::from(one.0)).cmp(&(logarithm(one.1) * u64::from(other.0)));
     weighed.then_with(|| one.2.cmp(&other.2))
 }
 
@@ -124,46 +134,69 @@ mod tests {
     }
 
     fn share_of(shares: &Shares, backend: SocketAddr) -> u32 {
-        shares.iter().find(|(other, _)| *other == backend).map_or(0, |(_, share)| *share)
+        shares
+            .iter()
+            .find(|(other, _)| *other == backend)
+            .map_or(0, |(_, share)| *share)
     }
 
     #[test]
     fn new_backend_takes_slot_at_end() {
         let before = assign(&[], &Shares::from([(backend(2), 1), (backend(3), 1)]));
-        let after =
-            assign(&some(&before), &Shares::from([(backend(1), 1), (backend(2), 1), (backend(3), 1)]));
+        let after = assign(
+            &some(&before),
+            &Shares::from([(backend(1), 1), (backend(2), 1), (backend(3), 1)]),
+        );
         assert_eq!(after, [backend(2), backend(3), backend(1)]);
     }
 
     #[test]
     fn last_slot_moves_into_hole_that_removed_backend_leaves() {
         let before = [backend(1), backend(2), backend(3), backend(4)];
-        let after =
-            assign(&some(&before), &Shares::from([(backend(1), 1), (backend(3), 1), (backend(4), 1)]));
+        let after = assign(
+            &some(&before),
+            &Shares::from([(backend(1), 1), (backend(3), 1), (backend(4), 1)]),
+        );
         assert_eq!(after, [backend(1), backend(4), backend(3)]);
     }
 
     #[test]
     fn slots_by_client_are_shared_evenly_and_same_for_ever() {
-        let four: Shares = (1..=4).map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1)).collect();
+        let four: Shares = (1..=4)
+            .map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1))
+            .collect();
         let slots = by_client(&four);
         assert_eq!(slots.len(), 1021);
         let counts: Vec<u32> = count(&slots).into_iter().map(|(_, count)| count).collect();
-        assert!(counts.iter().all(|count| (225..290).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (225..290).contains(count)),
+            "{counts:?}"
+        );
         // On another port the same pods have the same slots.
-        let other =
-            by_client(&four.iter().map(|(backend, _)| (SocketAddr::new(backend.ip(), 443), 1)).collect());
+        let other = by_client(
+            &four
+                .iter()
+                .map(|(backend, _)| (SocketAddr::new(backend.ip(), 443), 1))
+                .collect(),
+        );
         assert!(slots.iter().zip(&other).all(|(a, b)| a.ip() == b.ip()));
     }
 
     #[test]
     fn removed_backend_moves_only_its_clients() {
-        let all: Shares = (1..=10).map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1)).collect();
+        let all: Shares = (1..=10)
+            .map(|last| (SocketAddr::from(([10, 0, 0, last], 80)), 1))
+            .collect();
         let gone = SocketAddr::from(([10, 0, 0, 7], 80));
         let mut rest = all.clone();
         rest.retain(|(backend, _)| *backend != gone);
         let (before, after) = (by_client(&all), by_client(&rest));
-        assert!(before.iter().zip(&after).all(|(old, new)| old == new || *old == gone));
+        assert!(
+            before
+                .iter()
+                .zip(&after)
+                .all(|(old, new)| old == new || *old == gone)
+        );
     }
 
     #[test]
@@ -172,16 +205,34 @@ mod tests {
         let with_third = Shares::from([(backend(1), 4), (backend(2), 2), (backend(3), 1)]);
         let without = Shares::from([(backend(1), 2), (backend(2), 1)]);
         let (before, after) = (by_client(&with_third), by_client(&without));
-        assert!(before.iter().zip(&after).all(|(old, new)| old == new || *old == backend(3)));
+        assert!(
+            before
+                .iter()
+                .zip(&after)
+                .all(|(old, new)| old == new || *old == backend(3))
+        );
     }
 
     #[test]
     fn logarithm_is_that_of_floating_point() {
-        for number in [1, 3, 1 << 20, u64::MAX / 3, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+        for number in [
+            1,
+            3,
+            1 << 20,
+            u64::MAX / 3,
+            u64::MAX / 2,
+            u64::MAX - 1,
+            u64::MAX,
+        ] {
             #[expect(clippy::cast_precision_loss, reason = "compared with a tolerance")]
-            let (found, expected) =
-                (logarithm(number) as f64 / f64::from(1 << 24), 64.0 - (number as f64).log2());
-            assert!((found - expected).abs() < 1e-6, "{number}: {found}, {expected}");
+            let (found, expected) = (
+                logarithm(number) as f64 / f64::from(1 << 24),
+                64.0 - (number as f64).log2(),
+            );
+            assert!(
+                (found - expected).abs() < 1e-6,
+                "{number}: {found}, {expected}"
+            );
         }
     }
 
@@ -191,14 +242,20 @@ mod tests {
             (SocketAddr::from(([10, 0, 0, 1], 80)), 2),
             (SocketAddr::from(([10, 0, 0, 2], 80)), 1),
         ]);
-        let counts: Vec<u32> = count(&by_client(&shares)).into_iter().map(|(_, count)| count).collect();
+        let counts: Vec<u32> = count(&by_client(&shares))
+            .into_iter()
+            .map(|(_, count)| count)
+            .collect();
         assert!((600..760).contains(&counts[0]), "{counts:?}");
     }
 
     #[test]
     fn backends_that_share_address_share_its_clients() {
         let shares = Shares::from([(backend(1), 1), (backend(2), 1), (backend(3), 2)]);
-        let counts: Vec<u32> = count(&by_client(&shares)).into_iter().map(|(_, count)| count).collect();
+        let counts: Vec<u32> = count(&by_client(&shares))
+            .into_iter()
+            .map(|(_, count)| count)
+            .collect();
         assert!(
             counts.len() == 3 && (190..320).contains(&counts[0]) && (190..320).contains(&counts[1]),
             "{counts:?}"

@@ -54,8 +54,10 @@ impl Table {
             chains: BTreeMap::new(),
         };
         let mut chains = BTreeMap::new();
-        let of_frontends =
-            table.frontends.iter().flat_map(|(frontend, programmed)| programmed.without_backend(*frontend));
+        let of_frontends = table
+            .frontends
+            .iter()
+            .flat_map(|(frontend, programmed)| programmed.without_backend(*frontend));
         for element in of_frontends.chain(table.common_elements()) {
             count_uses(&mut chains, &element, 1, |_| ());
         }
@@ -66,8 +68,11 @@ impl Table {
     pub(crate) fn resync(snapshot: &Snapshot, kernel: Elements) -> (Self, Transaction) {
         if kernel.is_empty() {
             let table = Self::new(snapshot);
-            let mut transaction =
-                Transaction { flush: kernel.foreign, adds_all: true, ..Transaction::default() };
+            let mut transaction = Transaction {
+                flush: kernel.foreign,
+                adds_all: true,
+                ..Transaction::default()
+            };
             transaction.flush.extend(Set::of_form(Form::Chains));
             transaction.flush.extend(interval_sets());
             transaction.chains = table.chains().collect();
@@ -80,7 +85,10 @@ impl Table {
         for element in found.values().flatten().chain(&kernel.others) {
             count_uses(&mut table.chains, element, 1, |_| ());
         }
-        let mut transaction = Transaction { flush: kernel.foreign, ..Transaction::default() };
+        let mut transaction = Transaction {
+            flush: kernel.foreign,
+            ..Transaction::default()
+        };
         // The elements that lead to chains are written together with these.
         transaction.flush.extend(Set::of_form(Form::Chains));
         let (mut shared, mut planned) = (Vec::new(), Vec::new());
@@ -91,7 +99,9 @@ impl Table {
         }
         let mut programmed = Vec::with_capacity(planned.len());
         for (frontend, before, after) in merge_by_frontend(found, planned) {
-            transaction.forget.extend(stale_affinities(frontend, &before, &after));
+            transaction
+                .forget
+                .extend(stale_affinities(frontend, &before, &after));
             if !after.is_empty() {
                 programmed.push((frontend, ProgrammedElements::new(&after)));
             }
@@ -106,12 +116,21 @@ impl Table {
         shared.dedup();
         let kernel_others: Vec<Element> = kernel.others.into_iter().collect();
         let others = Group::between(&kernel_others, shared);
-        others.split().for_each(|group| table.change(group, &mut transaction));
+        others
+            .split()
+            .for_each(|group| table.change(group, &mut transaction));
         for kind in INTERVALS {
-            table.rewrite(kind, &[], elements::of_intervals(kind, &snapshot.node), &mut transaction);
+            table.rewrite(
+                kind,
+                &[],
+                elements::of_intervals(kind, &snapshot.node),
+                &mut transaction,
+            );
         }
         table.node = snapshot.node.clone();
-        transaction.forget.extend(table.invalid_affinities(kernel.memory));
+        transaction
+            .forget
+            .extend(table.invalid_affinities(kernel.memory));
         table.chains.retain(|_, uses| *uses > 0);
         transaction.chains = table.chains.keys().copied().collect();
         (table, transaction)
@@ -135,19 +154,32 @@ impl Table {
             if let Some(new) = &change.new {
                 shared_addresses(new).for_each(|address| *shared.entry(address).or_default() += 1);
                 let plan = plan(new);
-                desired.extend(plan.frontends.into_iter().map(|(frontend, plan)| (frontend, Some(plan))));
+                desired.extend(
+                    plan.frontends
+                        .into_iter()
+                        .map(|(frontend, plan)| (frontend, Some(plan))),
+                );
             }
         }
         for (frontend, plan) in desired {
             let before = self.programmed(frontend);
-            let after = plan.map(|plan| elements::of_frontend(frontend, &plan, &before)).unwrap_or_default();
+            let after = plan
+                .map(|plan| elements::of_frontend(frontend, &plan, &before))
+                .unwrap_or_default();
             self.program(frontend, &before, after, &mut transaction);
         }
         self.change_shared(shared, &mut transaction);
         if let Some(node) = &changes.node {
-            let sorted =
-                |node| elements::of_node(node).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
-            self.change(Group::between(&sorted(&self.node), sorted(node)), &mut transaction);
+            let sorted = |node| {
+                elements::of_node(node)
+                    .collect::<BTreeSet<_>>()
+                    .into_iter()
+                    .collect::<Vec<_>>()
+            };
+            self.change(
+                Group::between(&sorted(&self.node), sorted(node)),
+                &mut transaction,
+            );
             self.rewrite_intervals(node, &mut transaction);
             self.node = node.clone();
         }
@@ -156,7 +188,11 @@ impl Table {
 
     /// Existing chains that no element needs.
     pub(crate) fn unused_chains(&self) -> Vec<DemandChain> {
-        self.chains.iter().filter(|(_, uses)| **uses == 0).map(|(chain, _)| *chain).collect()
+        self.chains
+            .iter()
+            .filter(|(_, uses)| **uses == 0)
+            .map(|(chain, _)| *chain)
+            .collect()
     }
 
     /// Forgets on-demand chains that were removed.
@@ -176,12 +212,18 @@ impl Table {
 
     /// The number of elements in [`Self::creation`].
     pub(crate) fn creation_len(&self) -> usize {
-        self.frontends.values().map(ProgrammedElements::len).sum::<usize>() + self.common_elements().count()
+        self.frontends
+            .values()
+            .map(ProgrammedElements::len)
+            .sum::<usize>()
+            + self.common_elements().count()
     }
 
     /// The elements of no frontend alone: of the node, and those that several services may share.
     fn common_elements(&self) -> impl Iterator<Item = Element> + Send {
-        let intervals = INTERVALS.into_iter().flat_map(|kind| elements::of_intervals(kind, &self.node));
+        let intervals = INTERVALS
+            .into_iter()
+            .flat_map(|kind| elements::of_intervals(kind, &self.node));
         let of_node: BTreeSet<Element> = elements::of_node(&self.node).chain(intervals).collect();
         // Their sets differ, so no element occurs twice.
         of_node.into_iter().chain(self.shared_elements())
@@ -194,13 +236,18 @@ impl Table {
 
     /// The on-demand chains in use.
     pub(crate) fn chains(&self) -> impl Iterator<Item = DemandChain> {
-        self.chains.iter().filter(|(_, uses)| **uses > 0).map(|(chain, _)| *chain)
+        self.chains
+            .iter()
+            .filter(|(_, uses)| **uses > 0)
+            .map(|(chain, _)| *chain)
     }
 
     /// All elements, sorted by set.
     pub(crate) fn elements(&self) -> Vec<Element> {
-        let of_frontends =
-            self.frontends.iter().flat_map(|(frontend, programmed)| programmed.elements(*frontend));
+        let of_frontends = self
+            .frontends
+            .iter()
+            .flat_map(|(frontend, programmed)| programmed.elements(*frontend));
         let of_chains = self.chains().filter_map(elements::of_chain);
         let all = of_frontends.chain(self.common_elements()).chain(of_chains);
         let mut all: Vec<Element> = all.collect();
@@ -215,13 +262,19 @@ impl Table {
                 self.frontends.get(&frontend)?.element(set, frontend, key)
             }
             Key::Address(address) | Key::Pair(address) => {
-                let element = Element { set, key, value: Value::None };
-                let is_shared = self.shared.contains_key(&SharedAddress::new(set.kind, address));
-                (is_shared || elements::of_node(&self.node).any(|other| other == element)).then_some(element)
+                let element = Element {
+                    set,
+                    key,
+                    value: Value::None,
+                };
+                let is_shared = self
+                    .shared
+                    .contains_key(&SharedAddress::new(set.kind, address));
+                (is_shared || elements::of_node(&self.node).any(|other| other == element))
+                    .then_some(element)
             }
-            Key::Output(_) => {
-                elements::of_node(&self.node).find(|element| (element.set, element.key) == (set, key))
-            }
+            Key::Output(_) => elements::of_node(&self.node)
+                .find(|element| (element.set, element.key) == (set, key)),
             // The kernel writes affinity entries; interval sets and the numbers of chains are written as a whole.
             Key::Client(..) | Key::Range(_) | Key::Interface(_) | Key::Number(_) => None,
         }
@@ -236,22 +289,36 @@ impl Table {
             transaction.drop_changes_of(*set);
         }
         // The elements that lead to chains are written together with these.
-        let is_missing =
-            |element: &Element| sets.contains_key(&element.set) && element.set.kind.form() != Form::Chains;
+        let is_missing = |element: &Element| {
+            sets.contains_key(&element.set) && element.set.kind.form() != Form::Chains
+        };
         let elements = self.elements().into_iter().filter(is_missing).collect();
-        Group { remove: vec![], add: elements }.split().for_each(|group| transaction.push(group));
+        Group {
+            remove: vec![],
+            add: elements,
+        }
+        .split()
+        .for_each(|group| transaction.push(group));
     }
 
     /// The sizes to declare, for a kernel with this limit of a batch. Sets that are filled in several batches are not bounded:
     /// while such a set is created again, traffic would see it half full.
     pub(crate) fn sizes(&self, batch_limit: usize) -> Sizes {
-        if self.max_bytes() <= batch_limit { capacity::sizes(&self.counts()) } else { Sizes::new() }
+        if self.max_bytes() <= batch_limit {
+            capacity::sizes(&self.counts())
+        } else {
+            Sizes::new()
+        }
     }
 
     /// The number of elements in each set, without the addresses of node ports. Unused chains that still exist count too.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::new();
-        for verdict in self.chains.keys().filter_map(|chain| elements::of_chain(*chain)) {
+        for verdict in self
+            .chains
+            .keys()
+            .filter_map(|chain| elements::of_chain(*chain))
+        {
             *counts.entry(verdict.set).or_default() += 1;
         }
         for (frontend, programmed) in &self.frontends {
@@ -271,12 +338,22 @@ impl Table {
         let of_frontends = self.frontends.iter();
         let of_frontends = of_frontends
             .map(|(frontend, programmed)| max_message_bytes(frontend.family()) * programmed.len());
-        of_frontends.chain(self.shared.keys().map(|address| max_message_bytes(address.set().family))).sum()
+        of_frontends
+            .chain(
+                self.shared
+                    .keys()
+                    .map(|address| max_message_bytes(address.set().family)),
+            )
+            .sum()
     }
 
     /// The number of elements, without those of the node.
     pub(crate) fn len(&self) -> usize {
-        self.frontends.values().map(ProgrammedElements::len).sum::<usize>() + self.shared.len()
+        self.frontends
+            .values()
+            .map(ProgrammedElements::len)
+            .sum::<usize>()
+            + self.shared.len()
     }
 
     /// The affinity entries that lead to a backend that may no longer serve their client.
@@ -284,19 +361,25 @@ impl Table {
         &self,
         memory: BTreeSet<(FrontendKey, SocketAddr)>,
     ) -> BTreeSet<(FrontendKey, SocketAddr)> {
-        memory.into_iter().filter(|memory| !self.is_valid_affinity(*memory)).collect()
+        memory
+            .into_iter()
+            .filter(|memory| !self.is_valid_affinity(*memory))
+            .collect()
     }
 
     /// True if an affinity entry leads to a backend that may still serve its client.
     fn is_valid_affinity(&self, (frontend, backend): (FrontendKey, SocketAddr)) -> bool {
-        self.frontends
-            .get(&frontend)
-            .is_some_and(|programmed| programmed.is_sticky() && programmed.has_backend(backend.into()))
+        self.frontends.get(&frontend).is_some_and(|programmed| {
+            programmed.is_sticky() && programmed.has_backend(backend.into())
+        })
     }
 
     /// The elements of a frontend; empty if it has none.
     fn programmed(&self, frontend: FrontendKey) -> Vec<Element> {
-        self.frontends.get(&frontend).map(|programmed| programmed.elements(frontend)).unwrap_or_default()
+        self.frontends
+            .get(&frontend)
+            .map(|programmed| programmed.elements(frontend))
+            .unwrap_or_default()
     }
 
     /// Sets or removes the elements of a frontend.
@@ -307,11 +390,14 @@ impl Table {
         after: Vec<Element>,
         transaction: &mut Transaction,
     ) {
-        transaction.forget.extend(stale_affinities(frontend, before, &after));
+        transaction
+            .forget
+            .extend(stale_affinities(frontend, before, &after));
         if after.is_empty() {
             self.frontends.remove(&frontend);
         } else {
-            self.frontends.insert(frontend, ProgrammedElements::new(&after));
+            self.frontends
+                .insert(frontend, ProgrammedElements::new(&after));
         }
         self.change(Group::between(before, after), transaction);
     }
@@ -332,8 +418,10 @@ impl Table {
     /// Fills the interval sets that differ for these facts.
     fn rewrite_intervals(&mut self, new: &NodeFacts, transaction: &mut Transaction) {
         for kind in INTERVALS {
-            let (before, after) =
-                (elements::of_intervals(kind, &self.node), elements::of_intervals(kind, new));
+            let (before, after) = (
+                elements::of_intervals(kind, &self.node),
+                elements::of_intervals(kind, new),
+            );
             if before != after {
                 self.rewrite(kind, &before, after, transaction);
             }
@@ -348,15 +436,27 @@ impl Table {
         after: Vec<Element>,
         transaction: &mut Transaction,
     ) {
-        transaction.flush.extend(Family::ALL.map(|family| Set::new(kind, family)));
+        transaction
+            .flush
+            .extend(Family::ALL.map(|family| Set::new(kind, family)));
         for element in before {
             count_uses(&mut self.chains, element, -1, |_| ());
         }
-        self.change(Group { remove: vec![], add: after }, transaction);
+        self.change(
+            Group {
+                remove: vec![],
+                add: after,
+            },
+            transaction,
+        );
     }
 
     /// Changes the counts of shared addresses: the first use adds the element, and the end of the last removes it.
-    fn change_shared(&mut self, changes: BTreeMap<SharedAddress, i32>, transaction: &mut Transaction) {
+    fn change_shared(
+        &mut self,
+        changes: BTreeMap<SharedAddress, i32>,
+        transaction: &mut Transaction,
+    ) {
         for (address, change) in changes.into_iter().filter(|(_, change)| *change != 0) {
             let before = self.shared.remove(&address).unwrap_or(0);
             let after = before.saturating_add_signed(change);
@@ -365,8 +465,14 @@ impl Table {
             }
             let element = address.element();
             match (before, after) {
-                (0, 1..) => transaction.push(Group { remove: vec![], add: vec![element] }),
-                (1.., 0) => transaction.push(Group { remove: vec![element], add: vec![] }),
+                (0, 1..) => transaction.push(Group {
+                    remove: vec![],
+                    add: vec![element],
+                }),
+                (1.., 0) => transaction.push(Group {
+                    remove: vec![element],
+                    add: vec![],
+                }),
                 _ => (),
             }
         }
@@ -382,10 +488,14 @@ fn merge_by_frontend(
     after.sort_by_key(|(frontend, _)| *frontend);
     let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
     iter::from_fn(move || {
-        let frontends =
-            [before.peek().map(|(frontend, _)| *frontend), after.peek().map(|(frontend, _)| *frontend)];
+        let frontends = [
+            before.peek().map(|(frontend, _)| *frontend),
+            after.peek().map(|(frontend, _)| *frontend),
+        ];
         let first = frontends.into_iter().flatten().min()?;
-        let old = before.next_if(|(frontend, _)| *frontend == first).map(|(_, elements)| elements);
+        let old = before
+            .next_if(|(frontend, _)| *frontend == first)
+            .map(|(_, elements)| elements);
         let mut new = None;
         while let Some((_, elements)) = after.next_if(|(frontend, _)| *frontend == first) {
             new = Some(elements);
@@ -398,12 +508,17 @@ fn merge_by_frontend(
 fn counted(mut addresses: Vec<SharedAddress>) -> BTreeMap<SharedAddress, u32> {
     addresses.sort_unstable();
     let count = |same: &[SharedAddress]| u32::try_from(same.len()).unwrap_or(u32::MAX);
-    addresses.chunk_by(|a, b| a == b).map(|same| (same[0], count(same))).collect()
+    addresses
+        .chunk_by(|a, b| a == b)
+        .map(|same| (same[0], count(same)))
+        .collect()
 }
 
 /// The sets that are always emptied and filled again.
 fn interval_sets() -> impl Iterator<Item = Set> {
-    INTERVALS.into_iter().flat_map(|kind| Family::ALL.map(|family| Set::new(kind, family)))
+    INTERVALS
+        .into_iter()
+        .flat_map(|kind| Family::ALL.map(|family| Set::new(kind, family)))
 }
 
 /// The backends whose affinity entries of a frontend must be deleted.
@@ -435,7 +550,10 @@ fn stale_affinities(
         backends(after, &[SetKind::Backends, external])
     };
     let known = backends(before, &[SetKind::Backends, external]);
-    known.difference(&kept).map(|backend| (frontend, *backend)).collect()
+    known
+        .difference(&kept)
+        .map(|backend| (frontend, *backend))
+        .collect()
 }
 
 /// Changes the counts of the chains that an element needs, and calls `on_new` with each new one.

@@ -27,12 +27,16 @@ fn write_elements(
     owners: &BTreeMap<FrontendKey, ServiceId>,
 ) -> std::fmt::Result {
     for elements in table.elements().chunk_by(|a, b| a.set == b.set) {
-        let Some(set) = elements.first().map(|element| element.set) else { continue };
+        let Some(set) = elements.first().map(|element| element.set) else {
+            continue;
+        };
         writeln!(text, "\nadd element inet {TABLE} {} {{", set.name())?;
         for element in elements {
             match owner(element, owners) {
                 // Names were validated when they were read; no name may end its comment.
-                Some(owner) => writeln!(text, "\t{element}, # {}", owner.to_string().escape_debug())?,
+                Some(owner) => {
+                    writeln!(text, "\t{element}, # {}", owner.to_string().escape_debug())?;
+                }
                 None => writeln!(text, "\t{element},")?,
             }
         }
@@ -45,13 +49,19 @@ fn write_elements(
 fn owners(services: &BTreeMap<ServiceId, Arc<ContivService>>) -> BTreeMap<FrontendKey, ServiceId> {
     let of = |service: &Arc<ContivService>| {
         let id = service.id.clone();
-        plan(service).frontends.into_keys().map(move |frontend| (frontend, id.clone()))
+        plan(service)
+            .frontends
+            .into_keys()
+            .map(move |frontend| (frontend, id.clone()))
     };
     services.values().flat_map(of).collect()
 }
 
 /// The owner of the element, unless it repeats the line before.
-fn owner<'a>(element: &Element, owners: &'a BTreeMap<FrontendKey, ServiceId>) -> Option<&'a ServiceId> {
+fn owner<'a>(
+    element: &Element,
+    owners: &'a BTreeMap<FrontendKey, ServiceId>,
+) -> Option<&'a ServiceId> {
     match element.key {
         Key::Frontend(frontend) | Key::Slot(frontend, 0) => owners.get(&frontend),
         Key::Slot(..)
@@ -87,15 +97,28 @@ mod tests {
 
     #[test]
     fn name_of_service_never_becomes_syntax() {
-        for name in
-            ["web\n}\ndelete table inet filter #", "a\r\nflush ruleset", "\u{85}x", "\"; }", "$(reboot)"]
-        {
+        for name in [
+            "web\n}\ndelete table inet filter #",
+            "a\r\nflush ruleset",
+            "\u{85}x",
+            "\"; }",
+            "$(reboot)",
+        ] {
             let mut service = ContivService::new(ServiceId::new("default", name));
             service.cluster_ips = [[10, 96, 0, 1].into()].into();
             let (port, protocol, node_port, backends) = (80, Protocol::Tcp, None, Vec::new());
-            service.ports = vec![ServicePort { port, protocol, name: name.into(), node_port, backends }];
+            service.ports = vec![ServicePort {
+                port,
+                protocol,
+                name: name.into(),
+                node_port,
+                backends,
+            }];
             let services = BTreeMap::from([(service.id.clone(), std::sync::Arc::new(service))]);
-            crate::fuzz::text(&Snapshot { services, ..Snapshot::default() });
+            crate::fuzz::text(&Snapshot {
+                services,
+                ..Snapshot::default()
+            });
         }
     }
 }

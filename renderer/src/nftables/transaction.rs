@@ -26,7 +26,10 @@ impl Group {
     /// The difference between `before` and `after`, both sorted.
     pub(crate) fn between(before: &[Element], after: Vec<Element>) -> Self {
         if before.is_empty() {
-            return Self { remove: Vec::new(), add: after };
+            return Self {
+                remove: Vec::new(),
+                add: after,
+            };
         }
         let mut group = Self::default();
         let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
@@ -49,16 +52,24 @@ impl Group {
         let mut remove = self.remove.into_iter();
         let removals = iter::from_fn(move || {
             let remove: Vec<Element> = remove.by_ref().take(MAX_SPLIT_ELEMENTS).collect();
-            (!remove.is_empty()).then(|| Self { remove, add: vec![] })
+            (!remove.is_empty()).then(|| Self {
+                remove,
+                add: vec![],
+            })
         });
         removals.chain(Self::additions(self.add.into_iter()))
     }
 
     /// Groups that add elements which need not become visible together.
-    pub(crate) fn additions(mut elements: impl Iterator<Item = Element>) -> impl Iterator<Item = Self> {
+    pub(crate) fn additions(
+        mut elements: impl Iterator<Item = Element>,
+    ) -> impl Iterator<Item = Self> {
         iter::from_fn(move || {
             let add: Vec<Element> = elements.by_ref().take(MAX_SPLIT_ELEMENTS).collect();
-            (!add.is_empty()).then(|| Self { remove: vec![], add })
+            (!add.is_empty()).then(|| Self {
+                remove: vec![],
+                add,
+            })
         })
     }
 
@@ -68,7 +79,11 @@ impl Group {
 
     /// An upper bound for its size in messages.
     fn max_bytes(&self) -> usize {
-        self.remove.iter().chain(&self.add).map(|element| max_message_bytes(element.set.family)).sum()
+        self.remove
+            .iter()
+            .chain(&self.add)
+            .map(|element| max_message_bytes(element.set.family))
+            .sum()
     }
 }
 
@@ -118,16 +133,28 @@ impl Transaction {
     /// removed at once.
     pub(crate) fn take_late(&mut self) -> Self {
         let mut late = Self::default();
-        for group in self.groups.iter_mut().filter(|group| !group.remove.is_empty()) {
-            let added: BTreeSet<(Set, Key)> =
-                group.add.iter().map(|element| (element.set, element.key)).collect();
+        for group in self
+            .groups
+            .iter_mut()
+            .filter(|group| !group.remove.is_empty())
+        {
+            let added: BTreeSet<(Set, Key)> = group
+                .add
+                .iter()
+                .map(|element| (element.set, element.key))
+                .collect();
             let waits = |element: &Element| {
                 element.set.kind.is_needed_by_packets_under_way()
                     && !added.contains(&(element.set, element.key))
             };
-            let (wait, now) = std::mem::take(&mut group.remove).into_iter().partition(waits);
+            let (wait, now) = std::mem::take(&mut group.remove)
+                .into_iter()
+                .partition(waits);
             group.remove = now;
-            late.push(Group { remove: wait, add: vec![] });
+            late.push(Group {
+                remove: wait,
+                add: vec![],
+            });
         }
         self.groups.retain(|group| !group.is_empty());
         late
@@ -141,7 +168,10 @@ impl Transaction {
         more: impl Iterator<Item = Group>,
         limit: usize,
     ) -> impl Iterator<Item = Self> {
-        let mut groups = std::mem::take(&mut self.groups).into_iter().chain(more).peekable();
+        let mut groups = std::mem::take(&mut self.groups)
+            .into_iter()
+            .chain(more)
+            .peekable();
         let mut first = Some(self);
         iter::from_fn(move || {
             let mut part = if let Some(first) = first.take() {
@@ -151,7 +181,9 @@ impl Transaction {
                 Self::default()
             };
             let mut size = 0;
-            while let Some(group) = groups.next_if(|group| size == 0 || size + group.max_bytes() <= limit) {
+            while let Some(group) =
+                groups.next_if(|group| size == 0 || size + group.max_bytes() <= limit)
+            {
                 size += group.max_bytes();
                 part.groups.push(group);
             }
@@ -168,7 +200,11 @@ impl Transaction {
     pub(crate) fn elements(&self) -> (BySet<'_>, BySet<'_>) {
         let by_set = |pick: fn(&Group) -> &Vec<Element>| {
             let mut sets = BySet::new();
-            for same in self.groups.iter().flat_map(|group| pick(group).chunk_by(|a, b| a.set == b.set)) {
+            for same in self
+                .groups
+                .iter()
+                .flat_map(|group| pick(group).chunk_by(|a, b| a.set == b.set))
+            {
                 if let Some(first) = same.first() {
                     sets.entry(first.set).or_default().extend(same);
                 }
@@ -189,7 +225,9 @@ impl Transaction {
 
     /// The numbers of removed and of added elements.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let sum = |pick: fn(&Group) -> &Vec<Element>| self.groups.iter().map(|group| pick(group).len()).sum();
+        let sum = |pick: fn(&Group) -> &Vec<Element>| {
+            self.groups.iter().map(|group| pick(group).len()).sum()
+        };
         (sum(|group| &group.remove), sum(|group| &group.add))
     }
 }
@@ -214,17 +252,24 @@ mod tests {
 
     #[test]
     fn group_has_exactly_the_differences() {
-        let group =
-            Group::between(&[element(1), element(2), element(4)], vec![element(2), element(3), element(5)]);
+        let group = Group::between(
+            &[element(1), element(2), element(4)],
+            vec![element(2), element(3), element(5)],
+        );
         assert_eq!(group.remove, [element(1), element(4)]);
         assert_eq!(group.add, [element(3), element(5)]);
     }
 
     #[test]
     fn removed_elements_are_counted_by_set() {
-        let one =
-            |numbers: std::ops::Range<u8>| Group { remove: numbers.map(element).collect(), add: vec![] };
-        let transaction = Transaction { groups: vec![one(0..2), one(2..3)], ..Transaction::default() };
+        let one = |numbers: std::ops::Range<u8>| Group {
+            remove: numbers.map(element).collect(),
+            add: vec![],
+        };
+        let transaction = Transaction {
+            groups: vec![one(0..2), one(2..3)],
+            ..Transaction::default()
+        };
         assert_eq!(transaction.removed(), Counts::from([(element(0).set, 3)]));
         assert_eq!(transaction.counts(), (3, 0));
     }
@@ -239,24 +284,55 @@ mod tests {
         };
         let (service, refused) = (of(SetKind::Services), of(SetKind::NoEndpoints));
         let mut transaction = Transaction::default();
-        transaction.push(Group { remove: vec![service, refused], add: vec![] });
-        assert_eq!(transaction.take_late().groups, [Group { remove: vec![refused], add: vec![] }]);
-        assert_eq!(transaction.groups, [Group { remove: vec![service], add: vec![] }]);
+        transaction.push(Group {
+            remove: vec![service, refused],
+            add: vec![],
+        });
+        assert_eq!(
+            transaction.take_late().groups,
+            [Group {
+                remove: vec![refused],
+                add: vec![]
+            }]
+        );
+        assert_eq!(
+            transaction.groups,
+            [Group {
+                remove: vec![service],
+                add: vec![]
+            }]
+        );
 
         let slot = |port| {
-            let backend = Endpoint { address: [10, 0, 0, 1].into(), port };
-            of_slot(Set::new(SetKind::Backends, Family::V4), frontend, 0, backend)
+            let backend = Endpoint {
+                address: [10, 0, 0, 1].into(),
+                port,
+            };
+            of_slot(
+                Set::new(SetKind::Backends, Family::V4),
+                frontend,
+                0,
+                backend,
+            )
         };
-        let replacement = Group { remove: vec![slot(1)], add: vec![slot(2)] };
-        let mut transaction = Transaction { groups: vec![replacement.clone()], ..Transaction::default() };
+        let replacement = Group {
+            remove: vec![slot(1)],
+            add: vec![slot(2)],
+        };
+        let mut transaction = Transaction {
+            groups: vec![replacement.clone()],
+            ..Transaction::default()
+        };
         assert!(transaction.take_late().is_empty());
         assert_eq!(transaction.groups, [replacement]);
     }
 
     #[test]
     fn large_transaction_is_cut_between_groups_and_nothing_is_lost() {
-        let group =
-            |numbers: std::ops::Range<u8>| Group { remove: vec![], add: numbers.map(element).collect() };
+        let group = |numbers: std::ops::Range<u8>| Group {
+            remove: vec![],
+            add: numbers.map(element).collect(),
+        };
         let whole = Transaction {
             flush: BTreeSet::from([element(1).set]),
             chains: BTreeSet::from([DemandChain::Base(BaseChain::LearnOutput)]),
@@ -270,6 +346,12 @@ mod tests {
         assert_eq!(sizes, [4, 5, 1]);
         assert_eq!((parts[0].flush.len(), parts[1].flush.len()), (1, 0));
         assert_eq!((parts[0].chains.len(), parts[1].chains.len()), (1, 0));
-        assert_eq!(parts.into_iter().flat_map(|part| part.groups).collect::<Vec<_>>(), whole.groups);
+        assert_eq!(
+            parts
+                .into_iter()
+                .flat_map(|part| part.groups)
+                .collect::<Vec<_>>(),
+            whole.groups
+        );
     }
 }

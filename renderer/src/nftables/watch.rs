@@ -49,11 +49,20 @@ pub(super) struct TableWatch {
 
 impl TableWatch {
     /// Starts to watch for changes by processes other than the owner of `socket`.
-    pub(super) fn start(socket: &mut Socket) -> Result<(Self, Receiver<ForeignTableChange>), NetlinkError> {
-        let failed = |source| NetlinkError::Socket { action: LISTEN, source };
+    pub(super) fn start(
+        socket: &mut Socket,
+    ) -> Result<(Self, Receiver<ForeignTableChange>), NetlinkError> {
+        let failed = |source| NetlinkError::Socket {
+            action: LISTEN,
+            source,
+        };
         let (listener, membership) = socket
             .kernel()
-            .listen(NetlinkProtocol::Netfilter, &[NFNLGRP_NFTABLES], socket.port())
+            .listen(
+                NetlinkProtocol::Netfilter,
+                &[NFNLGRP_NFTABLES],
+                socket.port(),
+            )
             .map_err(failed)?;
         socket.membership = Some(membership);
         let (renderer, foreign_changes) = sync_channel(MAX_PENDING_CHANGES);
@@ -72,7 +81,9 @@ impl TableWatch {
     fn handle(&mut self, received: &[u8]) {
         for message in messages(received) {
             let (kind, family) = (message.kind, message.family());
-            let Some(object) = message.object(NFNL_SUBSYS_NFTABLES) else { continue };
+            let Some(object) = message.object(NFNL_SUBSYS_NFTABLES) else {
+                continue;
+            };
             let [_, kind] = kind.to_be_bytes();
             if kind == msg::NEWGEN {
                 self.complete(process(object));
@@ -87,8 +98,10 @@ impl TableWatch {
 
     /// The transaction is complete: if it changed the table, it is reported.
     fn complete(&mut self, by: Option<Process>) {
-        let (transaction, foreign_change) =
-            (std::mem::take(&mut self.transaction), std::mem::take(&mut self.foreign_change));
+        let (transaction, foreign_change) = (
+            std::mem::take(&mut self.transaction),
+            std::mem::take(&mut self.foreign_change),
+        );
         if let Some(what) = transaction.text() {
             self.report(ForeignChange { what, by }, foreign_change.into());
         }
@@ -117,11 +130,17 @@ impl TableWatch {
                 self.report_unknown("notifications were lost", ForeignTableChange::Anything);
             }
             Ok(ListenerEvent::Missed) => {
-                self.report_unknown("a large transaction was committed", ForeignTableChange::Missed);
+                self.report_unknown(
+                    "a large transaction was committed",
+                    ForeignTableChange::Missed,
+                );
             }
             Ok(ListenerEvent::End) => return Ok(Next::End),
             Err(source) => {
-                let error = NetlinkError::Socket { action: LISTEN, source };
+                let error = NetlinkError::Socket {
+                    action: LISTEN,
+                    source,
+                };
                 return Err(error.with_advice("listen to changes of the table"));
             }
         }
@@ -167,7 +186,10 @@ impl Watch for TableWatch {
 
 fn process(object: Attributes<'_>) -> Option<Process> {
     let name = object.text(generation::PROC_NAME)?.to_owned();
-    Some(Process { name, pid: object.u32(generation::PROC_PID)? })
+    Some(Process {
+        name,
+        pid: object.u32(generation::PROC_PID)?,
+    })
 }
 
 /// Summarizes notifications as those of a single transaction.
@@ -176,7 +198,9 @@ pub(super) fn summarize(received: &[u8]) -> Option<String> {
     let (mut summary, mut foreign_change) = (Summary::default(), ForeignChangeCollector::default());
     for message in messages(received) {
         let [_, kind] = message.kind.to_be_bytes();
-        let Some(object) = message.object(NFNL_SUBSYS_NFTABLES) else { continue };
+        let Some(object) = message.object(NFNL_SUBSYS_NFTABLES) else {
+            continue;
+        };
         if foreign_change.add(kind, object) {
             summary.add(kind, object);
         }

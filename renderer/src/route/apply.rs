@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Instant};
 
 use nix::libc::{
-    EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EEXIST, EINVAL, ENETDOWN, ENODEV, ENOENT, EOPNOTSUPP, ESRCH,
+    EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EEXIST, EINVAL, ENETDOWN, ENODEV, ENOENT, EOPNOTSUPP,
+    ESRCH,
 };
 use rtnetlink::packet_route::{
     RouteNetlinkMessage, address::AddressMessage, route::RouteMessage, rule::RuleMessage,
@@ -49,9 +50,22 @@ pub(super) fn execute(
 ) -> Result<Vec<(Destination, KernelRoute, Outcome)>, NetlinkError> {
     let Plan { remove, add } = plan;
     let removals = remove.len();
-    let mut changes: Vec<_> = remove.into_iter().map(RouteNetlinkMessage::DelRoute).collect();
-    changes.extend(add.iter().map(|(_, route)| RouteNetlinkMessage::NewRoute(route.message())));
-    let results = change(socket, changes.into_iter().map(|it| Change::Make(it.into())).collect(), report)?;
+    let mut changes: Vec<_> = remove
+        .into_iter()
+        .map(RouteNetlinkMessage::DelRoute)
+        .collect();
+    changes.extend(
+        add.iter()
+            .map(|(_, route)| RouteNetlinkMessage::NewRoute(route.message())),
+    );
+    let results = change(
+        socket,
+        changes
+            .into_iter()
+            .map(|it| Change::Make(it.into()))
+            .collect(),
+        report,
+    )?;
     let (removed, added) = results.split_at(removals.min(results.len()));
     for result in removed {
         match result {
@@ -66,7 +80,10 @@ pub(super) fn execute(
         .zip(added)
         .map(|((destination, route), result)| (destination, route, outcome(&route, *result)))
         .collect();
-    report.added += outcomes.iter().filter(|(.., outcome)| *outcome == Outcome::Added).count();
+    report.added += outcomes
+        .iter()
+        .filter(|(.., outcome)| *outcome == Outcome::Added)
+        .count();
     Ok(outcomes)
 }
 
@@ -97,7 +114,10 @@ pub(super) fn outcome(route: &KernelRoute, errno: Option<i32>) -> Outcome {
 
 /// True if the object depends on a link or an address that is not ready. The kernel sends a notification when it is.
 pub(super) const fn is_not_ready(errno: i32) -> bool {
-    matches!(errno, EACCES | ENODEV | EINVAL | EOPNOTSUPP | EAFNOSUPPORT | EADDRNOTAVAIL | ENETDOWN)
+    matches!(
+        errno,
+        EACCES | ENODEV | EINVAL | EOPNOTSUPP | EAFNOSUPPORT | EADDRNOTAVAIL | ENETDOWN
+    )
 }
 
 /// All our routes, in all tables.
@@ -127,7 +147,10 @@ pub(super) fn set_rules(
     for ipv4 in FAMILIES {
         let mut missing = rules(ipv4, options, has_direct);
         for rule in our_rules(socket, ipv4)? {
-            match missing.iter().position(|desired| kernel_rule::is_same(&rule, desired)) {
+            match missing
+                .iter()
+                .position(|desired| kernel_rule::is_same(&rule, desired))
+            {
                 Some(position) => drop(missing.swap_remove(position)),
                 None => changes.push(RouteNetlinkMessage::DelRule(rule)),
             }
@@ -139,7 +162,9 @@ pub(super) fn set_rules(
 
 /// The desired rules of a family.
 pub(super) fn rules(ipv4: bool, options: &RouteOptions, has_direct: bool) -> Vec<RuleMessage> {
-    let reach = options.reach_from_node.then(|| kernel_rule::rule(ipv4, options.node_table));
+    let reach = options
+        .reach_from_node
+        .then(|| kernel_rule::rule(ipv4, options.node_table));
     let direct = has_direct.then(|| kernel_rule::direct_rule(ipv4, options.direct.table));
     reach.into_iter().chain(direct).collect()
 }
@@ -148,7 +173,11 @@ pub(super) fn rules(ipv4: bool, options: &RouteOptions, has_direct: bool) -> Vec
 pub(super) fn remove_from(socket: &mut RouteSocket, table: u32) -> Result<Report, NetlinkError> {
     let mut report = Report::default();
     let found = our_routes(socket)?;
-    remove(socket, found.iter().filter(|found| found.table() == table), &mut report)?;
+    remove(
+        socket,
+        found.iter().filter(|found| found.table() == table),
+        &mut report,
+    )?;
     Ok(report)
 }
 
@@ -157,14 +186,18 @@ pub(super) fn remove<'a>(
     found: impl Iterator<Item = &'a FoundRoute>,
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
-    let plan = Plan { remove: found.map(FoundRoute::deletion).collect(), add: Vec::new() };
+    let plan = Plan {
+        remove: found.map(FoundRoute::deletion).collect(),
+        add: Vec::new(),
+    };
     let mut problems = Vec::new();
     execute(socket, plan, report, &mut problems)?;
     match problems.into_iter().next() {
         None => Ok(()),
-        Some(problem) => {
-            Err(NetlinkError::Socket { action: "change routes", source: std::io::Error::other(problem) })
-        }
+        Some(problem) => Err(NetlinkError::Socket {
+            action: "change routes",
+            source: std::io::Error::other(problem),
+        }),
     }
 }
 
@@ -175,7 +208,9 @@ pub(super) fn interfaces(socket: &mut RouteSocket) -> Result<BTreeMap<IpAddr, u3
         let mut request = AddressMessage::default();
         request.header.family = family(ipv4);
         for message in socket.dump(RouteNetlinkMessage::GetAddress(request))? {
-            let RouteNetlinkMessage::NewAddress(message) = message else { continue };
+            let RouteNetlinkMessage::NewAddress(message) = message else {
+                continue;
+            };
             if let Some(address) = own_address(&message) {
                 interfaces.insert(address, message.header.index);
             }
@@ -184,13 +219,20 @@ pub(super) fn interfaces(socket: &mut RouteSocket) -> Result<BTreeMap<IpAddr, u3
     Ok(interfaces)
 }
 
-pub(super) fn our_rules(socket: &mut RouteSocket, ipv4: bool) -> Result<Vec<RuleMessage>, NetlinkError> {
-    let rules =
-        socket.dump(kernel_rule::dump_request(ipv4))?.into_iter().filter_map(|message| match message {
+pub(super) fn our_rules(
+    socket: &mut RouteSocket,
+    ipv4: bool,
+) -> Result<Vec<RuleMessage>, NetlinkError> {
+    let rules = socket
+        .dump(kernel_rule::dump_request(ipv4))?
+        .into_iter()
+        .filter_map(|message| match message {
             RouteNetlinkMessage::NewRule(rule) => Some(rule),
             _ => None,
         });
-    Ok(rules.filter(|rule| rule.header.family == family(ipv4) && kernel_rule::is_ours(rule)).collect())
+    Ok(rules
+        .filter(|rule| rule.header.family == family(ipv4) && kernel_rule::is_ours(rule))
+        .collect())
 }
 
 pub(super) fn change_rules(
@@ -198,17 +240,29 @@ pub(super) fn change_rules(
     changes: Vec<RouteNetlinkMessage>,
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
-    let is_addition: Vec<bool> =
-        changes.iter().map(|change| matches!(change, RouteNetlinkMessage::NewRule(_))).collect();
-    let changes = changes.into_iter().map(|it| Change::Make(it.into())).collect();
-    for (is_addition, result) in is_addition.into_iter().zip(change(socket, changes, report)?) {
+    let is_addition: Vec<bool> = changes
+        .iter()
+        .map(|change| matches!(change, RouteNetlinkMessage::NewRule(_)))
+        .collect();
+    let changes = changes
+        .into_iter()
+        .map(|it| Change::Make(it.into()))
+        .collect();
+    for (is_addition, result) in is_addition
+        .into_iter()
+        .zip(change(socket, changes, report)?)
+    {
         count_rule(is_addition, result, report)?;
     }
     Ok(())
 }
 
 /// Counts a changed rule. It is no failure that the rule is already there or gone, or that the kernel lacks its family.
-fn count_rule(is_addition: bool, errno: Option<i32>, report: &mut Report) -> Result<(), NetlinkError> {
+fn count_rule(
+    is_addition: bool,
+    errno: Option<i32>,
+    report: &mut Report,
+) -> Result<(), NetlinkError> {
     match errno {
         None if is_addition => report.added += 1,
         None => report.removed += 1,
@@ -216,7 +270,10 @@ fn count_rule(is_addition: bool, errno: Option<i32>, report: &mut Report) -> Res
         Some(ENOENT) if !is_addition => {}
         Some(errno) => {
             let source = std::io::Error::from_raw_os_error(errno);
-            return Err(NetlinkError::Socket { action: "change the routing rules", source });
+            return Err(NetlinkError::Socket {
+                action: "change the routing rules",
+                source,
+            });
         }
     }
     Ok(())
@@ -231,7 +288,10 @@ pub(super) fn conflict_reason(table: u32, address: IpAddr, key: &str) -> String 
 
 /// The reason of a rejected service: the kernel does not accept a route yet.
 pub(super) fn not_ready_reason(address: IpAddr, errno: i32) -> String {
-    format!("the kernel does not accept the route to {address} yet: {}", reason(errno))
+    format!(
+        "the kernel does not accept the route to {address} yet: {}",
+        reason(errno)
+    )
 }
 
 /// The text of an error number.
@@ -253,26 +313,52 @@ mod tests {
             let result = count_rule(is_addition, errno, &mut report);
             result.ok().map(|()| (report.added, report.removed))
         };
-        assert_eq!((counted(true, None), counted(false, None)), (Some((1, 0)), Some((0, 1))));
+        assert_eq!(
+            (counted(true, None), counted(false, None)),
+            (Some((1, 0)), Some((0, 1)))
+        );
         for errno in [EEXIST, EOPNOTSUPP, EAFNOSUPPORT] {
-            assert_eq!((counted(true, Some(errno)), counted(false, Some(errno))), (Some((0, 0)), None));
+            assert_eq!(
+                (counted(true, Some(errno)), counted(false, Some(errno))),
+                (Some((0, 0)), None)
+            );
         }
-        assert_eq!((counted(true, Some(ENOENT)), counted(false, Some(ENOENT))), (None, Some((0, 0))));
-        assert_eq!((counted(true, Some(EPERM)), counted(false, Some(EPERM))), (None, None));
+        assert_eq!(
+            (counted(true, Some(ENOENT)), counted(false, Some(ENOENT))),
+            (None, Some((0, 0)))
+        );
+        assert_eq!(
+            (counted(true, Some(EPERM)), counted(false, Some(EPERM))),
+            (None, None)
+        );
     }
 
     #[test]
     fn refusal_is_a_failure_only_without_a_later_notification() {
         let address = [198, 51, 100, 1].into();
-        let route = KernelRoute { table: 67, address, next_hop: NextHop::Blackhole };
+        let route = KernelRoute {
+            table: 67,
+            address,
+            next_hop: NextHop::Blackhole,
+        };
         assert_eq!(outcome(&route, None), Outcome::Added);
         assert_eq!(outcome(&route, Some(EEXIST)), Outcome::Conflict);
         assert_eq!(outcome(&route, Some(ENETDOWN)), Outcome::NotReady(ENETDOWN));
-        let Outcome::Failed(problem) = outcome(&route, Some(EPERM)) else { panic!("not a failure") };
-        assert!(problem.starts_with("add blackhole 198.51.100.1 table 67"), "{problem}");
+        let Outcome::Failed(problem) = outcome(&route, Some(EPERM)) else {
+            panic!("not a failure")
+        };
         assert!(
-            Destination { purpose: Purpose::Advertise, address }
-                < Destination { purpose: Purpose::Reach, address }
+            problem.starts_with("add blackhole 198.51.100.1 table 67"),
+            "{problem}"
+        );
+        assert!(
+            Destination {
+                purpose: Purpose::Advertise,
+                address
+            } < Destination {
+                purpose: Purpose::Reach,
+                address
+            }
         );
     }
 }

@@ -27,7 +27,12 @@ impl Desired {
     /// The destinations of a snapshot.
     pub(super) fn new(snapshot: &Snapshot, options: RouteOptions) -> Self {
         let services = snapshot.services.clone();
-        let mut desired = Self { options, services, node: snapshot.node.clone(), owners: BTreeMap::new() };
+        let mut desired = Self {
+            options,
+            services,
+            node: snapshot.node.clone(),
+            owners: BTreeMap::new(),
+        };
         for (id, service) in &snapshot.services {
             desired.claim(id, service);
         }
@@ -37,17 +42,27 @@ impl Desired {
     /// Applies changes and returns the destinations that may have been added or removed.
     pub(super) fn update(&mut self, changes: &ChangeSet) -> BTreeSet<Destination> {
         if let Some(node) = &changes.node {
-            let mut snapshot =
-                Snapshot { services: std::mem::take(&mut self.services), ..Snapshot::default() };
+            let mut snapshot = Snapshot {
+                services: std::mem::take(&mut self.services),
+                ..Snapshot::default()
+            };
             snapshot.apply(changes);
             snapshot.node.clone_from(node);
             let before = std::mem::replace(self, Self::new(&snapshot, self.options));
-            return before.owners.into_keys().chain(self.owners.keys().copied()).collect();
+            return before
+                .owners
+                .into_keys()
+                .chain(self.owners.keys().copied())
+                .collect();
         }
         let mut affected = BTreeSet::new();
         for (id, change) in &changes.services {
             let before = self.services.remove(id);
-            affected.extend(before.into_iter().flat_map(|service| self.release(id, &service)));
+            affected.extend(
+                before
+                    .into_iter()
+                    .flat_map(|service| self.release(id, &service)),
+            );
             if let Some(service) = &change.new {
                 affected.extend(self.claim(id, service));
                 self.services.insert(id.clone(), Arc::clone(service));
@@ -88,7 +103,11 @@ impl Desired {
 
     /// The snapshot after all changes.
     pub(super) fn snapshot(&self) -> Snapshot {
-        Snapshot { services: self.services.clone(), node: self.node.clone(), ..Snapshot::default() }
+        Snapshot {
+            services: self.services.clone(),
+            node: self.node.clone(),
+            ..Snapshot::default()
+        }
     }
 
     /// How many services there are.
@@ -99,7 +118,10 @@ impl Desired {
     fn claim(&mut self, id: &ServiceId, service: &ContivService) -> BTreeSet<Destination> {
         let destinations = destinations(service, &self.node, &self.options);
         for destination in &destinations {
-            self.owners.entry(*destination).or_default().insert(id.clone());
+            self.owners
+                .entry(*destination)
+                .or_default()
+                .insert(id.clone());
         }
         destinations
     }

@@ -9,14 +9,23 @@ use crate::local_addresses::own_address;
 /// as this agent's.
 pub(crate) fn messages(input: &[u8]) {
     for message in socket::messages(input) {
-        let NetlinkPayload::InnerMessage(message) = message.payload else { continue };
-        let Message::Route(message) = message else { continue };
+        let NetlinkPayload::InnerMessage(message) = message.payload else {
+            continue;
+        };
+        let Message::Route(message) = message else {
+            continue;
+        };
         match *message {
             RouteNetlinkMessage::NewRoute(route) => {
-                let Some(found) = FoundRoute::new(route) else { continue };
+                let Some(found) = FoundRoute::new(route) else {
+                    continue;
+                };
                 let _ = found.deletion();
                 if let Some(route) = found.route {
-                    assert_eq!(FoundRoute::new(route.message()).and_then(|found| found.route), Some(route));
+                    assert_eq!(
+                        FoundRoute::new(route.message()).and_then(|found| found.route),
+                        Some(route)
+                    );
                 }
             }
             RouteNetlinkMessage::NewRule(rule) => {

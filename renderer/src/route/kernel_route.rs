@@ -4,7 +4,10 @@ use std::{fmt, net::IpAddr};
 
 use rtnetlink::packet_route::{
     AddressFamily, RouteNetlinkMessage,
-    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType},
+    route::{
+        RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
+        RouteType,
+    },
 };
 
 pub(super) use crate::route_protocol::PROTOCOL;
@@ -89,9 +92,13 @@ impl KernelRoute {
             NextHop::Link { interface, source } => (Some(interface), None, Some(source)),
             NextHop::Group { id, source } => (None, Some(id), source),
         };
-        message.attributes.extend(interface.map(RouteAttribute::Oif));
+        message
+            .attributes
+            .extend(interface.map(RouteAttribute::Oif));
         message.attributes.extend(group.map(RouteAttribute::NhId));
-        message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(route_address(source))));
+        message
+            .attributes
+            .extend(source.map(|source| RouteAttribute::PrefSource(route_address(source))));
         message
     }
 }
@@ -99,7 +106,10 @@ impl KernelRoute {
 impl FoundRoute {
     /// From a message of the kernel; none if the route is not ours.
     pub(super) fn new(message: RouteMessage) -> Option<Self> {
-        is_ours(&message).then(|| Self { route: read(&message), message })
+        is_ours(&message).then(|| Self {
+            route: read(&message),
+            message,
+        })
     }
 
     /// The table of the route.
@@ -110,8 +120,10 @@ impl FoundRoute {
     /// The message that deletes exactly this route.
     pub(super) fn deletion(&self) -> RouteMessage {
         let mut message = self.message.clone();
-        let has_group =
-            message.attributes.iter().any(|attribute| matches!(attribute, RouteAttribute::NhId(_)));
+        let has_group = message
+            .attributes
+            .iter()
+            .any(|attribute| matches!(attribute, RouteAttribute::NhId(_)));
         // The kernel reports the others, but does not accept them.
         message.attributes.retain(|attribute| {
             matches!(
@@ -142,23 +154,33 @@ pub(super) fn is_ours(message: &RouteMessage) -> bool {
 
 /// The table of a route.
 pub(super) fn table(message: &RouteMessage) -> u32 {
-    let named = message.attributes.iter().find_map(|attribute| match attribute {
-        RouteAttribute::Table(table) => Some(*table),
-        _ => None,
-    });
+    let named = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Table(table) => Some(*table),
+            _ => None,
+        });
     named.unwrap_or_else(|| message.header.table.into())
 }
 
 /// The destination of a route.
 pub(super) fn destination(message: &RouteMessage) -> Option<IpAddr> {
-    message.attributes.iter().find_map(|attribute| match attribute {
-        RouteAttribute::Destination(address) => ip(address),
-        _ => None,
-    })
+    message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Destination(address) => ip(address),
+            _ => None,
+        })
 }
 
 pub(super) const fn family(ipv4: bool) -> AddressFamily {
-    if ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 }
+    if ipv4 {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    }
 }
 
 fn read(message: &RouteMessage) -> Option<KernelRoute> {
@@ -190,7 +212,10 @@ fn read(message: &RouteMessage) -> Option<KernelRoute> {
         RouteType::Local => NextHop::Local,
         RouteType::Unicast => match group {
             Some(id) => NextHop::Group { id, source },
-            None => NextHop::Link { interface: interface?, source: source? },
+            None => NextHop::Link {
+                interface: interface?,
+                source: source?,
+            },
         },
         _ => return None,
     };
@@ -198,7 +223,11 @@ fn read(message: &RouteMessage) -> Option<KernelRoute> {
         && message.header.destination_prefix_length == host_length(address)
         && message.header.source_prefix_length == 0
         && message.header.tos == 0;
-    is_of_our_form.then(|| KernelRoute { table: table(message), address, next_hop })
+    is_of_our_form.then(|| KernelRoute {
+        table: table(message),
+        address,
+        next_hop,
+    })
 }
 
 pub(super) const fn host_length(address: IpAddr) -> u8 {
@@ -223,7 +252,11 @@ pub(super) const fn ip(address: &RouteAddress) -> Option<IpAddr> {
 impl fmt::Display for KernelRoute {
     /// In the format of `ip route`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, address, next_hop } = self;
+        let Self {
+            table,
+            address,
+            next_hop,
+        } = self;
         match next_hop {
             NextHop::Blackhole => write!(f, "blackhole {address} table {table}")?,
             NextHop::Unreachable => write!(f, "unreachable {address} table {table}")?,
@@ -248,24 +281,57 @@ mod tests {
 
     fn routes() -> [KernelRoute; 8] {
         let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
-        let link = |source: &str| NextHop::Link { interface: 7, source: ip(source) };
+        let link = |source: &str| NextHop::Link {
+            interface: 7,
+            source: ip(source),
+        };
         [
-            KernelRoute { table: 67, address: ip("198.51.100.1"), next_hop: NextHop::Blackhole },
-            KernelRoute { table: 67, address: ip("2001:db8::1"), next_hop: NextHop::Blackhole },
-            KernelRoute { table: 69, address: ip("198.51.100.1"), next_hop: NextHop::Unreachable },
-            KernelRoute { table: 69, address: ip("198.51.100.1"), next_hop: NextHop::Local },
             KernelRoute {
-                table: 69,
+                table: 67,
+                address: ip("198.51.100.1"),
+                next_hop: NextHop::Blackhole,
+            },
+            KernelRoute {
+                table: 67,
                 address: ip("2001:db8::1"),
-                next_hop: NextHop::Group { id: 7, source: None },
+                next_hop: NextHop::Blackhole,
             },
             KernelRoute {
                 table: 69,
                 address: ip("198.51.100.1"),
-                next_hop: NextHop::Group { id: 7, source: Some(ip("192.0.2.1")) },
+                next_hop: NextHop::Unreachable,
             },
-            KernelRoute { table: 100_068, address: ip("10.96.0.1"), next_hop: link("192.0.2.1") },
-            KernelRoute { table: 100_068, address: ip("fd00:96::1"), next_hop: link("fd00::1") },
+            KernelRoute {
+                table: 69,
+                address: ip("198.51.100.1"),
+                next_hop: NextHop::Local,
+            },
+            KernelRoute {
+                table: 69,
+                address: ip("2001:db8::1"),
+                next_hop: NextHop::Group {
+                    id: 7,
+                    source: None,
+                },
+            },
+            KernelRoute {
+                table: 69,
+                address: ip("198.51.100.1"),
+                next_hop: NextHop::Group {
+                    id: 7,
+                    source: Some(ip("192.0.2.1")),
+                },
+            },
+            KernelRoute {
+                table: 100_068,
+                address: ip("10.96.0.1"),
+                next_hop: link("192.0.2.1"),
+            },
+            KernelRoute {
+                table: 100_068,
+                address: ip("fd00:96::1"),
+                next_hop: link("fd00::1"),
+            },
         ]
     }
 
@@ -291,9 +357,22 @@ mod tests {
             change(&mut message);
             FoundRoute::new(message).unwrap().route
         };
-        assert_eq!(changed(blackhole, |message| message.header.destination_prefix_length = 24), None);
-        assert_eq!(changed(blackhole, |message| message.header.kind = RouteType::Prohibit), None);
-        assert_eq!(changed(blackhole, |message| message.attributes.truncate(2)), None, "no metric");
+        assert_eq!(
+            changed(blackhole, |message| message
+                .header
+                .destination_prefix_length = 24),
+            None
+        );
+        assert_eq!(
+            changed(blackhole, |message| message.header.kind =
+                RouteType::Prohibit),
+            None
+        );
+        assert_eq!(
+            changed(blackhole, |message| message.attributes.truncate(2)),
+            None,
+            "no metric"
+        );
         let gateway = RouteAttribute::Gateway(RouteAddress::Inet6(1.into()));
         let mut message = link.message();
         message.attributes.push(gateway);
@@ -305,17 +384,39 @@ mod tests {
         let [.., link] = routes();
         let deletion = FoundRoute::new(link.message()).unwrap().deletion();
         assert_eq!(deletion.header.protocol, RouteProtocol::Other(PROTOCOL));
-        assert_eq!((table(&deletion), destination(&deletion)), (link.table, Some(link.address)));
-        assert!(deletion.attributes.contains(&RouteAttribute::Priority(METRIC)));
+        assert_eq!(
+            (table(&deletion), destination(&deletion)),
+            (link.table, Some(link.address))
+        );
+        assert!(
+            deletion
+                .attributes
+                .contains(&RouteAttribute::Priority(METRIC))
+        );
     }
 
     #[test]
     fn route_reads_as_ip_command_has_it() {
         let [v4, _, unreachable, local, _, group, link, _] = routes();
-        assert_eq!(v4.to_string(), "blackhole 198.51.100.1 table 67 proto 67 metric 1024");
-        assert_eq!(unreachable.to_string(), "unreachable 198.51.100.1 table 69 proto 67 metric 1024");
-        assert_eq!(local.to_string(), "local 198.51.100.1 dev lo table 69 proto 67 metric 1024");
-        assert_eq!(group.to_string(), "198.51.100.1 nhid 7 table 69 src 192.0.2.1 proto 67 metric 1024");
-        assert_eq!(link.to_string(), "10.96.0.1 dev if7 table 100068 src 192.0.2.1 proto 67 metric 1024");
+        assert_eq!(
+            v4.to_string(),
+            "blackhole 198.51.100.1 table 67 proto 67 metric 1024"
+        );
+        assert_eq!(
+            unreachable.to_string(),
+            "unreachable 198.51.100.1 table 69 proto 67 metric 1024"
+        );
+        assert_eq!(
+            local.to_string(),
+            "local 198.51.100.1 dev lo table 69 proto 67 metric 1024"
+        );
+        assert_eq!(
+            group.to_string(),
+            "198.51.100.1 nhid 7 table 69 src 192.0.2.1 proto 67 metric 1024"
+        );
+        assert_eq!(
+            link.to_string(),
+            "10.96.0.1 dev if7 table 100068 src 192.0.2.1 proto 67 metric 1024"
+        );
     }
 }

@@ -18,7 +18,9 @@ const BEFORE_MAIN: u32 = 32_765;
 /// otherwise.
 pub(super) fn direct_rule(ipv4: bool, table: u32) -> RuleMessage {
     let mut message = rule(ipv4, table);
-    message.attributes.retain(|attribute| !matches!(attribute, RuleAttribute::Iifname(_)));
+    message
+        .attributes
+        .retain(|attribute| !matches!(attribute, RuleAttribute::Iifname(_)));
     for attribute in &mut message.attributes {
         if let RuleAttribute::Priority(priority) = attribute {
             *priority = BEFORE_MAIN;
@@ -30,8 +32,11 @@ pub(super) fn direct_rule(ipv4: bool, table: u32) -> RuleMessage {
 /// The rule of a family for the table of this node's own connections.
 pub(super) fn rule(ipv4: bool, table: u32) -> RuleMessage {
     let mut message = RuleMessage::default();
-    message.header =
-        RuleHeader { family: family(ipv4), action: RuleAction::ToTable, ..RuleHeader::default() };
+    message.header = RuleHeader {
+        family: family(ipv4),
+        action: RuleAction::ToTable,
+        ..RuleHeader::default()
+    };
     message.attributes = vec![
         RuleAttribute::Table(table),
         RuleAttribute::Priority(AFTER_DEFAULT_RULES),
@@ -51,29 +56,38 @@ pub(super) fn dump_request(ipv4: bool) -> RouteNetlinkMessage {
 
 /// True if the rule is ours.
 pub(super) fn is_ours(rule: &RuleMessage) -> bool {
-    rule.attributes.contains(&RuleAttribute::Protocol(RouteProtocol::Other(PROTOCOL)))
+    rule.attributes
+        .contains(&RuleAttribute::Protocol(RouteProtocol::Other(PROTOCOL)))
 }
 
 /// True if an existing rule does exactly the same as the desired one.
 pub(super) fn is_same(found: &RuleMessage, desired: &RuleMessage) -> bool {
     let narrows = |attribute: &RuleAttribute| {
-        let says_nothing =
-            matches!(attribute, RuleAttribute::SuppressPrefixLen(u32::MAX) | RuleAttribute::Other(_));
+        let says_nothing = matches!(
+            attribute,
+            RuleAttribute::SuppressPrefixLen(u32::MAX) | RuleAttribute::Other(_)
+        );
         !says_nothing && !desired.attributes.contains(attribute)
     };
     found.header.family == desired.header.family
         && found.header.action == desired.header.action
         && (found.header.dst_len, found.header.src_len, found.header.tos) == (0, 0, 0)
-        && desired.attributes.iter().all(|attribute| found.attributes.contains(attribute))
+        && desired
+            .attributes
+            .iter()
+            .all(|attribute| found.attributes.contains(attribute))
         && !found.attributes.iter().any(narrows)
 }
 
 /// The table of a rule.
 pub(super) fn table(rule: &RuleMessage) -> u32 {
-    let named = rule.attributes.iter().find_map(|attribute| match attribute {
-        RuleAttribute::Table(table) => Some(*table),
-        _ => None,
-    });
+    let named = rule
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RuleAttribute::Table(table) => Some(*table),
+            _ => None,
+        });
     named.unwrap_or_else(|| rule.header.table.into())
 }
 
@@ -91,7 +105,9 @@ mod tests {
         let direct = direct_rule(true, 68);
         assert!(is_ours(&direct) && !is_same(&direct, &desired) && !is_same(&desired, &direct));
         let mut narrowed = desired.clone();
-        narrowed.attributes.push(RuleAttribute::Oifname("eth0".to_owned()));
+        narrowed
+            .attributes
+            .push(RuleAttribute::Oifname("eth0".to_owned()));
         assert!(is_ours(&narrowed) && !is_same(&narrowed, &desired));
         let mut foreign = desired.clone();
         foreign.attributes.pop();

@@ -30,18 +30,30 @@ impl Links {
         let interfaces = apply::interfaces(socket)?;
         let link = |ipv4| {
             let source = desired.source(ipv4)?;
-            interfaces.get(&source).map(|interface| NextHop::Link { interface: *interface, source })
+            interfaces.get(&source).map(|interface| NextHop::Link {
+                interface: *interface,
+                source,
+            })
         };
-        Ok(Self { v4: link(true), v6: link(false) })
+        Ok(Self {
+            v4: link(true),
+            v6: link(false),
+        })
     }
 
     /// The route to a destination; none while this node has no source address for it.
-    pub(super) fn route(self, options: &RouteOptions, destination: Destination) -> Option<KernelRoute> {
+    pub(super) fn route(
+        self,
+        options: &RouteOptions,
+        destination: Destination,
+    ) -> Option<KernelRoute> {
         let Destination { purpose, address } = destination;
         Some(match purpose {
-            Purpose::Advertise => {
-                KernelRoute { table: options.advertise_table, address, next_hop: NextHop::Blackhole }
-            }
+            Purpose::Advertise => KernelRoute {
+                table: options.advertise_table,
+                address,
+                next_hop: NextHop::Blackhole,
+            },
             Purpose::Reach => KernelRoute {
                 table: options.node_table,
                 address,

@@ -71,7 +71,13 @@ impl Routes {
 
     /// A renderer for this kernel.
     pub fn on(kernel: Arc<dyn Kernel>, options: RouteOptions) -> Self {
-        Self { kernel, options, socket: None, state: None, watch: None }
+        Self {
+            kernel,
+            options,
+            socket: None,
+            state: None,
+            watch: None,
+        }
     }
 
     /// Removes advertised routes, so that the network sends its traffic elsewhere; everything else stays. Works without a prior
@@ -79,7 +85,9 @@ impl Routes {
     pub fn withdraw(&mut self) -> Result<Report, RenderError> {
         self.state = None;
         let table = self.options.advertise_table;
-        let result = self.socket().and_then(|socket| apply::remove_from(socket, table));
+        let result = self
+            .socket()
+            .and_then(|socket| apply::remove_from(socket, table));
         result.map_err(|error| error.with_advice("withdraw the routes"))
     }
 
@@ -89,7 +97,9 @@ impl Routes {
     /// # Errors
     /// When there is no socket.
     pub fn record(&mut self) -> Result<Vec<Exchange>, RenderError> {
-        let socket = self.socket().map_err(|error| error.with_advice("open a socket"))?;
+        let socket = self
+            .socket()
+            .map_err(|error| error.with_advice("open a socket"))?;
         Ok(socket.record.replace(Vec::new()).unwrap_or_default())
     }
 
@@ -115,13 +125,23 @@ impl Routes {
         announcer.announce();
         let socket = self.socket()?;
         let found = apply::our_routes(socket)?;
-        let is_direct =
-            |found: &FoundRoute| found.route.is_some_and(|route| direct::is_direct(options.direct, route));
+        let is_direct = |found: &FoundRoute| {
+            found
+                .route
+                .is_some_and(|route| direct::is_direct(options.direct, route))
+        };
         let (of_direct, found): (Vec<_>, Vec<_>) = found.into_iter().partition(is_direct);
-        let routes = of_direct.into_iter().filter_map(|found| found.route).collect();
-        let kernel = RoutesInKernel { routes, nexthops: socket.dump_nexthops()? };
+        let routes = of_direct
+            .into_iter()
+            .filter_map(|found| found.route)
+            .collect();
+        let kernel = RoutesInKernel {
+            routes,
+            nexthops: socket.dump_nexthops()?,
+        };
         let addresses = kernel.addresses();
-        let services = DesiredServices::new(snapshot, |address| keeps && addresses.contains(&address));
+        let services =
+            DesiredServices::new(snapshot, |address| keeps && addresses.contains(&address));
         let mut report = Report::default();
         apply::set_rules(socket, &options, !services.is_empty(), &mut report)?;
         let (direct, mut problems) = Direct::resync(
@@ -133,7 +153,15 @@ impl Routes {
             &mut announcer,
             &mut report,
         )?;
-        let (state, more) = State::resync(socket, &options, desired, direct, announcer, found, &mut report)?;
+        let (state, more) = State::resync(
+            socket,
+            &options,
+            desired,
+            direct,
+            announcer,
+            found,
+            &mut report,
+        )?;
         problems.extend(more);
         self.state = Some(state);
         Ok((report, problems))
@@ -168,7 +196,10 @@ impl Routes {
         if let Some(first) = problems.first() {
             self.state = None;
             let reason = format!("{first} ({} refused in all)", problems.len());
-            return Err(RenderError::Kernel { action: "change routes".to_owned(), reason });
+            return Err(RenderError::Kernel {
+                action: "change routes".to_owned(),
+                reason,
+            });
         }
         if let Some(state) = &self.state {
             report.rejected = state.rejected(&self.options);
@@ -199,7 +230,9 @@ impl Renderer for Routes {
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
         // Taken out, so that it is gone if anything fails.
-        let Some(state) = self.state.take() else { return Err(RenderError::Unsynced) };
+        let Some(state) = self.state.take() else {
+            return Err(RenderError::Unsynced);
+        };
         let result = self.try_update(state, changes);
         let done = result.map_err(|error| error.with_advice("update the routes"))?;
         self.finish(done)
@@ -208,18 +241,26 @@ impl Renderer for Routes {
     fn watch(&mut self) -> Result<Option<Box<dyn Watch>>, RenderError> {
         let options = self.options;
         let kernel = Arc::clone(&self.kernel);
-        let started = self.socket().and_then(|socket| RouteWatch::start(&*kernel, socket, &options));
-        let (watch, sender) = started.map_err(|error| error.with_advice("listen to changes of routes"))?;
+        let started = self
+            .socket()
+            .and_then(|socket| RouteWatch::start(&*kernel, socket, &options));
+        let (watch, sender) =
+            started.map_err(|error| error.with_advice("listen to changes of routes"))?;
         self.watch = Some(sender);
         Ok(Some(Box::new(watch)))
     }
 
     fn verifier(&self) -> Option<Box<dyn Verifier>> {
-        Some(Box::new(RouteVerifier::on(Arc::clone(&self.kernel), self.options)))
+        Some(Box::new(RouteVerifier::on(
+            Arc::clone(&self.kernel),
+            self.options,
+        )))
     }
 
     fn describe(&self) -> Description {
-        let Some(state) = &self.state else { return Description::default() };
+        let Some(state) = &self.state else {
+            return Description::default();
+        };
         state.describe()
     }
 

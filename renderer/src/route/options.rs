@@ -98,11 +98,16 @@ pub struct RouteOptions {
 impl Default for RouteOptions {
     fn default() -> Self {
         Self {
-            advertise: [AddressKind::External, AddressKind::LoadBalancer].into_iter().collect(),
+            advertise: [AddressKind::External, AddressKind::LoadBalancer]
+                .into_iter()
+                .collect(),
             advertise_table: 67,
             reach_from_node: true,
             node_table: 68,
-            direct: DirectOptions { table: 69, grouping: Grouping::Resilient { idle: 120 } },
+            direct: DirectOptions {
+                table: 69,
+                grouping: Grouping::Resilient { idle: 120 },
+            },
         }
     }
 }
@@ -116,8 +121,18 @@ mod tests {
         for kind in AddressKind::ALL {
             assert_eq!(kind.to_string().parse(), Ok(kind));
             let set = AddressKinds::from_iter([kind]);
-            assert!(AddressKind::ALL.into_iter().all(|other| set.contains(other) == (other == kind)));
+            assert!(
+                AddressKind::ALL
+                    .into_iter()
+                    .all(|other| set.contains(other) == (other == kind))
+            );
         }
-        assert!("loadbalancer".parse::<AddressKind>().unwrap_err().to_string().contains("load-balancer"));
+        assert!(
+            "loadbalancer"
+                .parse::<AddressKind>()
+                .unwrap_err()
+                .to_string()
+                .contains("load-balancer")
+        );
     }
 }

@@ -35,17 +35,26 @@ pub(super) fn destinations(
             continue;
         }
         let ports: Vec<_> = owned_ports(service, address).collect();
-        if options.reach_from_node && !ports.is_empty() && source(node, address.is_ipv4()).is_some() {
-            destinations.insert(Destination { purpose: Purpose::Reach, address });
+        if options.reach_from_node && !ports.is_empty() && source(node, address.is_ipv4()).is_some()
+        {
+            destinations.insert(Destination {
+                purpose: Purpose::Reach,
+                address,
+            });
         }
         let policy = match kind {
             AddressKind::Cluster => service.internal_policy,
             AddressKind::External | AddressKind::LoadBalancer => service.external_policy,
         };
         if options.advertise.contains(kind)
-            && ports.iter().any(|port| attracts_traffic(port, policy, address.is_ipv4()))
+            && ports
+                .iter()
+                .any(|port| attracts_traffic(port, policy, address.is_ipv4()))
         {
-            destinations.insert(Destination { purpose: Purpose::Advertise, address });
+            destinations.insert(Destination {
+                purpose: Purpose::Advertise,
+                address,
+            });
         }
     }
     destinations
@@ -54,16 +63,27 @@ pub(super) fn destinations(
 /// The source address of this node's own connections to a service address of this family: the smallest of the node's known
 /// addresses that an interface has. None if there is none.
 pub(super) fn source(node: &NodeFacts, ipv4: bool) -> Option<IpAddr> {
-    let usable = |ip: &&IpAddr| ip.is_ipv4() == ipv4 && is_routable(**ip) && node.local_ips.contains(*ip);
+    let usable =
+        |ip: &&IpAddr| ip.is_ipv4() == ipv4 && is_routable(**ip) && node.local_ips.contains(*ip);
     node.primary_ips.iter().find(usable).copied()
 }
 
 /// Every address of the service. One that is of two kinds is listed twice.
 fn addresses(service: &ContivService) -> impl Iterator<Item = (IpAddr, AddressKind)> {
-    let cluster = service.cluster_ips.iter().map(|address| (*address, AddressKind::Cluster));
+    let cluster = service
+        .cluster_ips
+        .iter()
+        .map(|address| (*address, AddressKind::Cluster));
     let external = service.external_ips.iter().map(|address| {
         let of_balancer = service.load_balancer_ips.contains(address);
-        (*address, if of_balancer { AddressKind::LoadBalancer } else { AddressKind::External })
+        (
+            *address,
+            if of_balancer {
+                AddressKind::LoadBalancer
+            } else {
+                AddressKind::External
+            },
+        )
     });
     cluster.chain(external)
 }
@@ -72,7 +92,11 @@ fn addresses(service: &ContivService) -> impl Iterator<Item = (IpAddr, AddressKi
 fn owned_ports(service: &ContivService, address: IpAddr) -> impl Iterator<Item = &ServicePort> {
     service.ports.iter().filter(move |port| {
         let &&ServicePort { port, protocol, .. } = port;
-        !service.lost.contains_key(&Frontend::Address { address, protocol, port })
+        !service.lost.contains_key(&Frontend::Address {
+            address,
+            protocol,
+            port,
+        })
     })
 }
 
@@ -81,7 +105,10 @@ fn owned_ports(service: &ContivService, address: IpAddr) -> impl Iterator<Item =
 fn attracts_traffic(port: &ServicePort, policy: TrafficPolicy, ipv4: bool) -> bool {
     let of_family = |address: IpAddr| address.is_ipv4() == ipv4;
     match policy {
-        TrafficPolicy::Cluster => port.cluster_backends().iter().any(|backend| of_family(backend.address)),
+        TrafficPolicy::Cluster => port
+            .cluster_backends()
+            .iter()
+            .any(|backend| of_family(backend.address)),
         TrafficPolicy::Local => port.backends.iter().any(|backend| {
             backend.local && backend.state == BackendState::Ready && of_family(backend.address)
         }),

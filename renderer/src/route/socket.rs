@@ -4,8 +4,8 @@ use std::{io, sync::Arc};
 
 use rtnetlink::{
     packet_core::{
-        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkBuffer,
-        NetlinkHeader, NetlinkMessage, NetlinkPayload,
+        NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
+        NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
     },
     packet_route::{RouteNetlinkMessage, route::RouteMessage},
 };
@@ -64,9 +64,17 @@ pub(super) struct BatchResult {
 
 impl RouteSocket {
     pub(super) fn open(kernel: &Arc<dyn Kernel>) -> Result<Self, NetlinkError> {
-        let failed = |source| NetlinkError::Socket { action: "open a routing netlink socket", source };
+        let failed = |source| NetlinkError::Socket {
+            action: "open a routing netlink socket",
+            source,
+        };
         let inner = kernel.connect(NetlinkProtocol::Route).map_err(failed)?;
-        Ok(Self { inner, sequence: 0, membership: None, record: None })
+        Ok(Self {
+            inner,
+            sequence: 0,
+            membership: None,
+            record: None,
+        })
     }
 
     /// The port by which the kernel names this socket as the origin of a change.
@@ -76,7 +84,9 @@ impl RouteSocket {
 
     /// All next hops.
     pub(super) fn dump_nexthops(&mut self) -> Result<Vec<NexthopMessage>, NetlinkError> {
-        let found = self.dump_all(&NexthopMessage::dump_request().into())?.into_iter();
+        let found = self
+            .dump_all(&NexthopMessage::dump_request().into())?
+            .into_iter();
         let nexthop = |message| match message {
             Message::Nexthop(message) => Some(message),
             Message::Route(_) => None,
@@ -115,10 +125,14 @@ impl RouteSocket {
         let (mut found, mut is_consistent) = (Vec::new(), true);
         loop {
             let received = self.receive()?;
-            for message in messages(&received).filter(|message| message.header.sequence_number == sequence) {
+            for message in
+                messages(&received).filter(|message| message.header.sequence_number == sequence)
+            {
                 is_consistent &= message.header.flags & NLM_F_DUMP_INTR == 0;
                 match message.payload {
-                    NetlinkPayload::Done(done) if done.code < 0 => return Err(refused("list", done.code)),
+                    NetlinkPayload::Done(done) if done.code < 0 => {
+                        return Err(refused("list", done.code));
+                    }
                     NetlinkPayload::Done(_) => return Ok((found, is_consistent)),
                     NetlinkPayload::Error(error) => return Err(refused("list", error.raw_code())),
                     NetlinkPayload::InnerMessage(message) => found.push(message),
@@ -170,7 +184,10 @@ impl RouteSocket {
 
     /// Makes these changes in order. A refused one does not prevent the others.
     pub(super) fn change(&mut self, changes: Vec<Change>) -> Result<BatchResult, NetlinkError> {
-        let mut sent = BatchResult { results: Vec::with_capacity(changes.len()), ..BatchResult::default() };
+        let mut sent = BatchResult {
+            results: Vec::with_capacity(changes.len()),
+            ..BatchResult::default()
+        };
         let mut changes = changes.into_iter().peekable();
         let mut bytes = Vec::new();
         while changes.peek().is_some() {
@@ -180,7 +197,9 @@ impl RouteSocket {
             for change in changes.by_ref().take(MAX_BATCH) {
                 let (message, flags) = match change {
                     Change::Replace(message) => (message, NLM_F_REPLACE),
-                    Change::Make(message) if is_addition(&message) => (message, NLM_F_CREATE | NLM_F_EXCL),
+                    Change::Make(message) if is_addition(&message) => {
+                        (message, NLM_F_CREATE | NLM_F_EXCL)
+                    }
                     // For a deletion the same bits would mean all objects of a kind.
                     Change::Make(message) => (message, 0),
                 };
@@ -221,8 +240,10 @@ impl RouteSocket {
 
     fn write(&mut self, bytes: &mut Vec<u8>, message: Message, flags: u16) -> u32 {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut message =
-            NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::InnerMessage(message));
+        let mut message = NetlinkMessage::new(
+            NetlinkHeader::default(),
+            NetlinkPayload::InnerMessage(message),
+        );
         message.header.flags = flags;
         message.header.sequence_number = self.sequence;
         message.finalize();
@@ -235,14 +256,23 @@ impl RouteSocket {
     /// `answers`: how the answer ends, as in [`Exchange`].
     fn send(&mut self, bytes: &[u8], answers: Option<usize>) -> Result<(), NetlinkError> {
         if let Some(record) = &mut self.record {
-            record.push(Exchange { bytes: bytes.to_vec(), answers });
+            record.push(Exchange {
+                bytes: bytes.to_vec(),
+                answers,
+            });
         }
-        let failed = |source| NetlinkError::Socket { action: "ask the kernel", source };
+        let failed = |source| NetlinkError::Socket {
+            action: "ask the kernel",
+            source,
+        };
         self.inner.send(bytes).map_err(failed)
     }
 
     fn receive(&mut self) -> Result<Vec<u8>, NetlinkError> {
-        let failed = |source| NetlinkError::Socket { action: "read the kernel's answer", source };
+        let failed = |source| NetlinkError::Socket {
+            action: "read the kernel's answer",
+            source,
+        };
         self.inner.receive().map_err(failed)
     }
 }
@@ -251,7 +281,10 @@ impl RouteSocket {
 fn is_addition(message: &Message) -> bool {
     match message {
         Message::Route(message) => {
-            matches!(**message, RouteNetlinkMessage::NewRoute(_) | RouteNetlinkMessage::NewRule(_))
+            matches!(
+                **message,
+                RouteNetlinkMessage::NewRoute(_) | RouteNetlinkMessage::NewRule(_)
+            )
         }
         Message::Nexthop(message) => message.action == Action::New,
     }

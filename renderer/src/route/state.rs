@@ -57,7 +57,10 @@ impl State {
             .collect();
         let mut plan = Plan::default();
         for found in found {
-            match found.route.and_then(|route| Some((route, *desired.get(&route)?))) {
+            match found
+                .route
+                .and_then(|route| Some((route, *desired.get(&route)?)))
+            {
                 Some((route, destination)) => {
                     state.installed.insert(destination, route);
                 }
@@ -106,7 +109,12 @@ impl State {
         changes: &ChangeSet,
         report: &mut Report,
     ) -> Result<Vec<String>, NetlinkError> {
-        let Self { direct, desired, announcer, .. } = self;
+        let Self {
+            direct,
+            desired,
+            announcer,
+            ..
+        } = self;
         direct.update(socket, changes, desired.node(), announcer, report)
     }
 
@@ -146,16 +154,25 @@ impl State {
             apply::conflict_reason(table, destination.address, key)
         };
         let not_ready = |(destination, errno): (&Destination, &i32)| {
-            (*destination, apply::not_ready_reason(destination.address, *errno))
+            (
+                *destination,
+                apply::not_ready_reason(destination.address, *errno),
+            )
         };
-        let conflicts = self.conflicts.iter().map(|destination| (*destination, conflict(destination)));
-        let missing =
-            conflicts.chain(self.waiting.iter().map(not_ready)).flat_map(|(destination, reason)| {
-                self.desired.owners(destination).map(move |service| Rejected {
-                    service: service.clone(),
-                    reason: reason.clone(),
-                    active_state: "nothing",
-                })
+        let conflicts = self
+            .conflicts
+            .iter()
+            .map(|destination| (*destination, conflict(destination)));
+        let missing = conflicts
+            .chain(self.waiting.iter().map(not_ready))
+            .flat_map(|(destination, reason)| {
+                self.desired
+                    .owners(destination)
+                    .map(move |service| Rejected {
+                        service: service.clone(),
+                        reason: reason.clone(),
+                        active_state: "nothing",
+                    })
             });
         let mut rejected: Vec<Rejected> = missing.chain(self.direct.rejected()).collect();
         rejected.sort_by(|a, b| (&a.service, &a.reason).cmp(&(&b.service, &b.reason)));
@@ -164,14 +181,22 @@ impl State {
 
     /// The human-readable form.
     pub(super) fn describe(&self) -> Description {
-        let count = |purpose| self.installed.keys().filter(|key| key.purpose == purpose).count();
+        let count = |purpose| {
+            self.installed
+                .keys()
+                .filter(|key| key.purpose == purpose)
+                .count()
+        };
         let sizes = [
             ("advertised", count(Purpose::Advertise)),
             ("reachable", count(Purpose::Reach)),
             ("conflicts", self.conflicts.len()),
             ("waiting", self.waiting.len()),
         ];
-        let routes = self.installed.values().flat_map(|route| [route.to_string(), "\n".to_owned()]);
+        let routes = self
+            .installed
+            .values()
+            .flat_map(|route| [route.to_string(), "\n".to_owned()]);
         Description {
             services: self.desired.services(),
             sizes: sizes

@@ -41,7 +41,11 @@ impl RouteVerifier {
 
     /// A verifier for this kernel.
     pub fn on(kernel: Arc<dyn Kernel>, options: RouteOptions) -> Self {
-        Self { kernel, options, socket: None }
+        Self {
+            kernel,
+            options,
+            socket: None,
+        }
     }
 
     /// All our routes in the kernel, in the format of `ip route`; in brackets those of another form.
@@ -63,7 +67,9 @@ impl RouteVerifier {
     /// # Errors
     /// When the kernel does not answer.
     pub fn has_route(&mut self, address: IpAddr) -> Result<bool, RenderError> {
-        let found = self.socket().and_then(|socket| socket.look_up(vec![direct::request(address)]));
+        let found = self
+            .socket()
+            .and_then(|socket| socket.look_up(vec![direct::request(address)]));
         let found = found.map_err(|error| error.with_advice("look a route up"))?;
         Ok(found.iter().any(Option::is_some))
     }
@@ -80,7 +86,9 @@ impl RouteVerifier {
         let desired = Desired::new(snapshot, options);
         let socket = self.socket()?;
         let links = Links::find(socket, &options, &desired)?;
-        let routes = desired.destinations().filter_map(|to| Some((links.route(&options, to)?, to)));
+        let routes = desired
+            .destinations()
+            .filter_map(|to| Some((links.route(&options, to)?, to)));
         let mut routes: BTreeMap<KernelRoute, Destination> = routes.collect();
         let found = apply::our_routes(socket)?;
         let of_direct = found.iter().filter_map(|found| found.route);
@@ -90,11 +98,20 @@ impl RouteVerifier {
         let direct = DesiredServices::new(snapshot, |address| of_direct.contains(&address));
         let mut unrouted: BTreeSet<IpAddr> = direct.possible_addresses().collect();
         let checked = routes.len() + unrouted.len();
-        let mut verification = Verification { checked, ..Verification::default() };
+        let mut verification = Verification {
+            checked,
+            ..Verification::default()
+        };
         let mut report = |table, element, destination: Option<Destination>, deviation| {
-            let service = destination.and_then(|destination| desired.owners(destination).next().cloned());
+            let service =
+                destination.and_then(|destination| desired.owners(destination).next().cloned());
             let place = format!("table {table}");
-            verification.drift.insert(Drift { service, place, element, deviation });
+            verification.drift.insert(Drift {
+                service,
+                place,
+                element,
+                deviation,
+            });
         };
         for found in found {
             match found.route {
@@ -113,25 +130,50 @@ impl RouteVerifier {
             }
         }
         for (route, destination) in routes {
-            report(route.table, route.to_string(), Some(destination), Deviation::Missing);
+            report(
+                route.table,
+                route.to_string(),
+                Some(destination),
+                Deviation::Missing,
+            );
         }
         for address in unrouted {
-            let (service, place) =
-                (direct.owner(address).cloned(), format!("table {}", options.direct.table));
+            let (service, place) = (
+                direct.owner(address).cloned(),
+                format!("table {}", options.direct.table),
+            );
             let element = format!("a route to {address}");
-            verification.drift.insert(Drift { service, place, element, deviation: Deviation::Missing });
+            verification.drift.insert(Drift {
+                service,
+                place,
+                element,
+                deviation: Deviation::Missing,
+            });
         }
         for ipv4 in apply::FAMILIES {
             let desired = apply::rules(ipv4, &options, !direct.is_empty());
             let found = apply::our_rules(socket, ipv4)?;
-            let is_desired = |rule| desired.iter().any(|desired| kernel_rule::is_same(rule, desired));
+            let is_desired = |rule| {
+                desired
+                    .iter()
+                    .any(|desired| kernel_rule::is_same(rule, desired))
+            };
             let family = if ipv4 { "IPv4" } else { "IPv6" };
             let mut report = |table: u32, deviation| {
-                let (place, element) = (format!("rules of {family}"), format!("the rule to table {table}"));
-                verification.drift.insert(Drift { service: None, place, element, deviation });
+                let (place, element) = (
+                    format!("rules of {family}"),
+                    format!("the rule to table {table}"),
+                );
+                verification.drift.insert(Drift {
+                    service: None,
+                    place,
+                    element,
+                    deviation,
+                });
             };
-            for rule in
-                desired.iter().filter(|desired| !found.iter().any(|rule| kernel_rule::is_same(rule, desired)))
+            for rule in desired
+                .iter()
+                .filter(|desired| !found.iter().any(|rule| kernel_rule::is_same(rule, desired)))
             {
                 report(kernel_rule::table(rule), Deviation::Missing);
             }

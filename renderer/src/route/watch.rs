@@ -43,8 +43,16 @@ mod group {
     pub(super) const IPV6_ROUTE: u32 = 11;
     pub(super) const IPV6_RULE: u32 = 19;
     pub(super) const NEXTHOP: u32 = 32;
-    pub(super) const ALL: [u32; 8] =
-        [LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE, NEXTHOP];
+    pub(super) const ALL: [u32; 8] = [
+        LINK,
+        IPV4_IFADDR,
+        IPV4_ROUTE,
+        IPV4_RULE,
+        IPV6_IFADDR,
+        IPV6_ROUTE,
+        IPV6_RULE,
+        NEXTHOP,
+    ];
 }
 
 /// The objects that the renderer depends on.
@@ -67,7 +75,11 @@ impl WatchedObjects {
         };
         let links = || [links.v4, links.v6].into_iter().flatten().filter_map(link);
         Self {
-            tables: vec![options.advertise_table, options.node_table, options.direct.table],
+            tables: vec![
+                options.advertise_table,
+                options.node_table,
+                options.direct.table,
+            ],
             interfaces: links().map(|(interface, _)| interface).collect(),
             sources: links().map(|(_, source)| source).collect(),
             backends: BTreeSet::new(),
@@ -81,10 +93,14 @@ impl WatchedObjects {
             AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
             _ => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let Ok(range) = IpNetwork::new(kernel_route::destination(route).unwrap_or(any), length) else {
+        let Ok(range) = IpNetwork::new(kernel_route::destination(route).unwrap_or(any), length)
+        else {
             return false;
         };
-        self.backends.range(range.network()..=range.broadcast()).next().is_some()
+        self.backends
+            .range(range.network()..=range.broadcast())
+            .next()
+            .is_some()
     }
 }
 
@@ -97,8 +113,16 @@ pub(super) struct Announcer {
 }
 
 impl Announcer {
-    pub(super) fn new(options: &RouteOptions, links: Links, watch: Option<Sender<WatchedObjects>>) -> Self {
-        Self { links, watched: WatchedObjects::new(options, links), watch }
+    pub(super) fn new(
+        options: &RouteOptions,
+        links: Links,
+        watch: Option<Sender<WatchedObjects>>,
+    ) -> Self {
+        Self {
+            links,
+            watched: WatchedObjects::new(options, links),
+            watch,
+        }
     }
 
     pub(super) const fn links(&self) -> Links {
@@ -141,12 +165,21 @@ impl RouteWatch {
         socket: &mut RouteSocket,
         options: &RouteOptions,
     ) -> Result<(Self, Sender<WatchedObjects>), NetlinkError> {
-        let failed = |source| NetlinkError::Socket { action: LISTEN, source };
-        let (listener, membership) =
-            kernel.listen(NetlinkProtocol::Route, &group::ALL, socket.port()).map_err(failed)?;
+        let failed = |source| NetlinkError::Socket {
+            action: LISTEN,
+            source,
+        };
+        let (listener, membership) = kernel
+            .listen(NetlinkProtocol::Route, &group::ALL, socket.port())
+            .map_err(failed)?;
         socket.membership = Some(membership);
         let (sender, renderer) = channel(WatchedObjects::new(options, Links::default()));
-        let watch = Self { listener, renderer, is_up: BTreeMap::new(), pending: VecDeque::new() };
+        let watch = Self {
+            listener,
+            renderer,
+            is_up: BTreeMap::new(),
+            pending: VecDeque::new(),
+        };
         Ok((watch, sender))
     }
 
@@ -165,7 +198,10 @@ impl RouteWatch {
 
 impl RouteWatch {
     /// The next foreign change, if one comes within `timeout`.
-    fn receive(&mut self, timeout: Option<Duration>) -> Result<Poll<Option<ForeignChange>>, RenderError> {
+    fn receive(
+        &mut self,
+        timeout: Option<Duration>,
+    ) -> Result<Poll<Option<ForeignChange>>, RenderError> {
         loop {
             if let Some(change) = self.pending.pop_front() {
                 return Ok(Poll::Ready(Some(change)));
@@ -173,7 +209,8 @@ impl RouteWatch {
             match self.listener.next_event(timeout) {
                 Ok(ListenerEvent::Notifications(received)) => self.handle(&received),
                 Ok(ListenerEvent::Overflow) => {
-                    let what = "may have changed something while notifications were lost".to_owned();
+                    let what =
+                        "may have changed something while notifications were lost".to_owned();
                     self.pending.push_back(ForeignChange { what, by: None });
                 }
                 // The renderer never leaves the groups.
@@ -181,7 +218,10 @@ impl RouteWatch {
                 Ok(ListenerEvent::Silence) => return Ok(Poll::Pending),
                 Ok(ListenerEvent::End) => return Ok(Poll::Ready(None)),
                 Err(source) => {
-                    let error = NetlinkError::Socket { action: LISTEN, source };
+                    let error = NetlinkError::Socket {
+                        action: LISTEN,
+                        source,
+                    };
                     return Err(error.with_advice("listen to changes of routes"));
                 }
             }
@@ -214,15 +254,26 @@ fn describe_relevant(
     let message = match message {
         Message::Route(message) => &**message,
         Message::Nexthop(nexthop) => {
-            let verb = if nexthop.action == Action::New { "changed" } else { "deleted" };
-            return nexthop.is_ours.then(|| format!("{verb} the next hop {}", nexthop.id));
+            let verb = if nexthop.action == Action::New {
+                "changed"
+            } else {
+                "deleted"
+            };
+            return nexthop
+                .is_ours
+                .then(|| format!("{verb} the next hop {}", nexthop.id));
         }
     };
     match message {
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
             let table = kernel_route::table(route);
-            let verb = if matches!(message, RouteNetlinkMessage::NewRoute(_)) { "added" } else { "deleted" };
-            let to = kernel_route::destination(route).map_or("default".to_owned(), |ip| ip.to_string());
+            let verb = if matches!(message, RouteNetlinkMessage::NewRoute(_)) {
+                "added"
+            } else {
+                "deleted"
+            };
+            let to =
+                kernel_route::destination(route).map_or("default".to_owned(), |ip| ip.to_string());
             (is_ours(table) || kernel_route::is_ours(route) || watched.is_for_a_backend(route))
                 .then(|| format!("{verb} the route to {to} in table {table}"))
         }
@@ -233,14 +284,18 @@ fn describe_relevant(
         }
         RouteNetlinkMessage::NewAddress(message) | RouteNetlinkMessage::DelAddress(message) => {
             let address = own_address(message)?;
-            watched.sources.contains(&address).then(|| format!("changed the address {address} of this node"))
+            watched
+                .sources
+                .contains(&address)
+                .then(|| format!("changed the address {address} of this node"))
         }
         // The state of every link is remembered: our routes may use it later, and then it matters whether it changes.
         RouteNetlinkMessage::NewLink(link) => {
             let (index, up) = (link.header.index, link.header.flags.contains(LinkFlags::Up));
             let before = is_up.insert(index, up);
             let state = if up { "up" } else { "down" };
-            (depends_on(index) && before != Some(up)).then(|| format!("set the interface {index} {state}"))
+            (depends_on(index) && before != Some(up))
+                .then(|| format!("set the interface {index} {state}"))
         }
         RouteNetlinkMessage::DelLink(link) => {
             let index = link.header.index;
@@ -265,26 +320,40 @@ mod tests {
 
     fn watched() -> WatchedObjects {
         let source = "192.0.2.1".parse().unwrap();
-        let links = Links { v4: Some(NextHop::Link { interface: 7, source }), v6: None };
+        let links = Links {
+            v4: Some(NextHop::Link {
+                interface: 7,
+                source,
+            }),
+            v6: None,
+        };
         WatchedObjects::new(&RouteOptions::default(), links)
     }
 
     fn route(table: u32, protocol: RouteProtocol, address: &str) -> RouteMessage {
         let address = address.parse().unwrap();
-        let mut message = KernelRoute { table, address, next_hop: NextHop::Blackhole }.message();
+        let mut message = KernelRoute {
+            table,
+            address,
+            next_hop: NextHop::Blackhole,
+        }
+        .message();
         message.header.protocol = protocol;
         message
     }
 
     fn rule(table: u32, is_ours: bool) -> RuleMessage {
         let mut rule = kernel_rule::rule(true, table);
-        rule.attributes.retain(|attribute| is_ours || !matches!(attribute, RuleAttribute::Protocol(_)));
+        rule.attributes
+            .retain(|attribute| is_ours || !matches!(attribute, RuleAttribute::Protocol(_)));
         rule
     }
 
     fn address(text: &str) -> AddressMessage {
         let mut message = AddressMessage::default();
-        message.attributes.push(AddressAttribute::Local(text.parse().unwrap()));
+        message
+            .attributes
+            .push(AddressAttribute::Local(text.parse().unwrap()));
         message
     }
 
@@ -302,11 +371,23 @@ mod tests {
         };
         const OURS: RouteProtocol = RouteProtocol::Other(kernel_route::PROTOCOL);
         const STATIC: RouteProtocol = RouteProtocol::Static;
-        let watched = WatchedObjects { backends: ["10.1.2.3".parse().unwrap()].into(), ..watched() };
-        let nexthop =
-            |action, is_ours| Message::from(NexthopMessage { action, is_ours, id: 5, nexthop: None });
+        let watched = WatchedObjects {
+            backends: ["10.1.2.3".parse().unwrap()].into(),
+            ..watched()
+        };
+        let nexthop = |action, is_ours| {
+            Message::from(NexthopMessage {
+                action,
+                is_ours,
+                id: 5,
+                nexthop: None,
+            })
+        };
         let cases: [(Message, Option<&str>); 19] = [
-            (NewRoute(route(67, STATIC, "10.1.2.4")).into(), Some("added the route to 10.1.2.4 in table 67")),
+            (
+                NewRoute(route(67, STATIC, "10.1.2.4")).into(),
+                Some("added the route to 10.1.2.4 in table 67"),
+            ),
             (
                 DelRoute(route(67, STATIC, "10.1.2.4")).into(),
                 Some("deleted the route to 10.1.2.4 in table 67"),
@@ -322,18 +403,39 @@ mod tests {
                 Some("added the route to 10.1.2.3 in table 254"),
             ),
             (NewRoute(route(254, STATIC, "10.1.2.4")).into(), None),
-            (NewRule(rule(68, false)).into(), Some("changed a routing rule for table 68")),
-            (DelRule(rule(254, true)).into(), Some("changed a routing rule for table 254")),
+            (
+                NewRule(rule(68, false)).into(),
+                Some("changed a routing rule for table 68"),
+            ),
+            (
+                DelRule(rule(254, true)).into(),
+                Some("changed a routing rule for table 254"),
+            ),
             (DelRule(rule(254, false)).into(), None),
-            (NewAddress(address("192.0.2.1")).into(), Some("changed the address 192.0.2.1 of this node")),
-            (DelAddress(address("192.0.2.1")).into(), Some("changed the address 192.0.2.1 of this node")),
+            (
+                NewAddress(address("192.0.2.1")).into(),
+                Some("changed the address 192.0.2.1 of this node"),
+            ),
+            (
+                DelAddress(address("192.0.2.1")).into(),
+                Some("changed the address 192.0.2.1 of this node"),
+            ),
             (DelAddress(address("192.0.2.2")).into(), None),
-            (NewLink(link(7, LinkFlags::Up)).into(), Some("set the interface 7 up")),
+            (
+                NewLink(link(7, LinkFlags::Up)).into(),
+                Some("set the interface 7 up"),
+            ),
             (NewLink(link(8, LinkFlags::Up)).into(), None),
-            (DelLink(link(7, LinkFlags::Up)).into(), Some("removed the interface 7")),
+            (
+                DelLink(link(7, LinkFlags::Up)).into(),
+                Some("removed the interface 7"),
+            ),
             (DelLink(link(8, LinkFlags::Up)).into(), None),
             (nexthop(Action::New, true), Some("changed the next hop 5")),
-            (nexthop(Action::Delete, true), Some("deleted the next hop 5")),
+            (
+                nexthop(Action::Delete, true),
+                Some("deleted the next hop 5"),
+            ),
             (nexthop(Action::New, false), None),
             (nexthop(Action::Delete, false), None),
         ];
@@ -347,8 +449,9 @@ mod tests {
     #[test]
     fn link_that_returns_is_described_although_it_is_up_as_before() {
         let (watched, mut is_up) = (watched(), BTreeMap::new());
-        let mut described =
-            |message: RouteNetlinkMessage| describe_relevant(&message.into(), &watched, &mut is_up).is_some();
+        let mut described = |message: RouteNetlinkMessage| {
+            describe_relevant(&message.into(), &watched, &mut is_up).is_some()
+        };
         let link = || link(7, LinkFlags::Up);
         assert!(described(RouteNetlinkMessage::NewLink(link())));
         assert!(described(RouteNetlinkMessage::DelLink(link())));
@@ -365,7 +468,10 @@ mod tests {
         assert!(!pending(8, LinkFlags::empty()));
         assert!(pending(7, LinkFlags::empty()));
         assert!(pending(7, LinkFlags::Up));
-        assert!(!pending(7, LinkFlags::Up | LinkFlags::Promisc), "nothing that routes depend on");
+        assert!(
+            !pending(7, LinkFlags::Up | LinkFlags::Promisc),
+            "nothing that routes depend on"
+        );
     }
 
     #[test]
@@ -377,7 +483,10 @@ mod tests {
             Message::from(RouteNetlinkMessage::NewLink(message))
         };
         let (used, mut is_up) = (watched(), BTreeMap::new());
-        let unused = WatchedObjects { interfaces: BTreeSet::new(), ..used.clone() };
+        let unused = WatchedObjects {
+            interfaces: BTreeSet::new(),
+            ..used.clone()
+        };
         let (up, down) = (link(LinkFlags::Up), link(LinkFlags::empty()));
         assert!(describe_relevant(&down, &used, &mut is_up).is_some());
         assert!(describe_relevant(&up, &unused, &mut is_up).is_none());

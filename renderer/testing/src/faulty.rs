@@ -81,15 +81,31 @@ enum Fault {
 
 impl<R: Renderer> Faulty<R> {
     /// Puts faults in front of `inner`. The same seed and the same calls produce the same faults.
-    pub fn new(inner: R, name: &'static str, rates: FaultRates, seed: u64, switch: FaultSwitch) -> Self {
-        Self { inner, name, rates, random: StdRng::seed_from_u64(seed), switch, is_poison: None }
+    pub fn new(
+        inner: R,
+        name: &'static str,
+        rates: FaultRates,
+        seed: u64,
+        switch: FaultSwitch,
+    ) -> Self {
+        Self {
+            inner,
+            name,
+            rates,
+            random: StdRng::seed_from_u64(seed),
+            switch,
+            is_poison: None,
+        }
     }
 
     /// The same, and every call with a service for which this is true fails: nothing is applied, and the error does not name
     /// the service.
     #[must_use]
     pub fn poisoned_by(self, is_poison: fn(&ContivService) -> bool) -> Self {
-        Self { is_poison: Some(is_poison), ..self }
+        Self {
+            is_poison: Some(is_poison),
+            ..self
+        }
     }
 
     /// Fails if one of these is poison. The switch does not turn that off.
@@ -98,10 +114,12 @@ impl<R: Renderer> Faulty<R> {
         mut services: impl Iterator<Item = &'a Arc<ContivService>>,
     ) -> Result<(), RenderError> {
         match self.is_poison {
-            Some(is_poison) if services.any(|service| is_poison(service)) => Err(RenderError::Kernel {
-                action: "go on".to_owned(),
-                reason: "some service is poison".to_owned(),
-            }),
+            Some(is_poison) if services.any(|service| is_poison(service)) => {
+                Err(RenderError::Kernel {
+                    action: "go on".to_owned(),
+                    reason: "some service is poison".to_owned(),
+                })
+            }
             _ => Ok(()),
         }
     }
@@ -112,7 +130,8 @@ impl<R: Renderer> Faulty<R> {
     /// At the given rate.
     fn fault(&mut self) -> Fault {
         // Always drawn, so that turning faults off does not change earlier ones.
-        let [delay, panic, error, partial, lost] = std::array::from_fn(|_| self.random.random::<f64>());
+        let [delay, panic, error, partial, lost] =
+            std::array::from_fn(|_| self.random.random::<f64>());
         if self.switch.is_off() {
             return Fault::None;
         }
@@ -130,12 +149,18 @@ impl<R: Renderer> Faulty<R> {
 
     /// A random subset of the services.
     fn some<K: Ord + Clone, V: Clone>(&mut self, all: &BTreeMap<K, V>) -> BTreeMap<K, V> {
-        all.iter().filter(|_| self.random.random()).map(|(id, it)| (id.clone(), it.clone())).collect()
+        all.iter()
+            .filter(|_| self.random.random())
+            .map(|(id, it)| (id.clone(), it.clone()))
+            .collect()
     }
 }
 
 fn failed(fault: Fault) -> RenderError {
-    RenderError::Kernel { action: "go on".to_owned(), reason: format!("a fault by seed: {fault:?}") }
+    RenderError::Kernel {
+        action: "go on".to_owned(),
+        reason: format!("a fault by seed: {fault:?}"),
+    }
 }
 
 impl<R: Renderer> Renderer for Faulty<R> {
@@ -155,7 +180,10 @@ impl<R: Renderer> Renderer for Faulty<R> {
             Fault::Error => {}
             Fault::Partial => {
                 let services = self.some(&snapshot.services);
-                self.inner.resync(&Snapshot { services, ..snapshot.clone() })?;
+                self.inner.resync(&Snapshot {
+                    services,
+                    ..snapshot.clone()
+                })?;
             }
             Fault::LostAnswer => drop(self.inner.resync(snapshot)?),
         }
@@ -163,14 +191,22 @@ impl<R: Renderer> Renderer for Faulty<R> {
     }
 
     fn update(&mut self, changes: &ChangeSet) -> Result<Report, RenderError> {
-        self.refuse_poison(changes.services.values().filter_map(|change| change.new.as_ref()))?;
+        self.refuse_poison(
+            changes
+                .services
+                .values()
+                .filter_map(|change| change.new.as_ref()),
+        )?;
         let fault = self.fault();
         match fault {
             Fault::None => return self.inner.update(changes),
             Fault::Error => {}
             Fault::Partial => {
                 let services = self.some(&changes.services);
-                self.inner.update(&ChangeSet { services, ..changes.clone() })?;
+                self.inner.update(&ChangeSet {
+                    services,
+                    ..changes.clone()
+                })?;
             }
             Fault::LostAnswer => drop(self.inner.update(changes)?),
         }
@@ -207,7 +243,9 @@ mod tests {
 
     fn outcomes(rates: FaultRates, seed: u64, switch: &FaultSwitch) -> Vec<bool> {
         let mut renderer = Faulty::new(DryRun::new(), "faulty", rates, seed, switch.clone());
-        (0..100).map(|_| renderer.resync(&Snapshot::default()).is_ok()).collect()
+        (0..100)
+            .map(|_| renderer.resync(&Snapshot::default()).is_ok())
+            .collect()
     }
 
     #[test]

@@ -34,12 +34,20 @@ impl NetlinkFaults {
     /// Each fault happens at this rate of the calls, from 0 (never) to 1 (always). The same seed and the same calls produce the
     /// same faults.
     pub fn new(rate: f64, seed: u64, switch: FaultSwitch) -> Self {
-        Self { rate, random: StdRng::seed_from_u64(seed), switch, missing: Vec::new() }
+        Self {
+            rate,
+            random: StdRng::seed_from_u64(seed),
+            switch,
+            missing: Vec::new(),
+        }
     }
 
     /// The kernel lacks these modules until the switch is turned off; nothing else fails.
     pub fn missing_modules(missing: Vec<MissingModule>, switch: FaultSwitch) -> Self {
-        Self { missing, ..Self::new(0.0, 0, switch) }
+        Self {
+            missing,
+            ..Self::new(0.0, 0, switch)
+        }
     }
 
     /// The kernel of this network namespace; the first socket to it has these faults.
@@ -61,8 +69,9 @@ impl NetlinkFaults {
             attribute.extend_from_slice(&kind.to_ne_bytes());
             attribute.extend_from_slice(name.as_bytes());
             attribute.push(0);
-            let places: Vec<usize> =
-                (0..request.len()).filter(|at| request[*at..].starts_with(&attribute)).collect();
+            let places: Vec<usize> = (0..request.len())
+                .filter(|at| request[*at..].starts_with(&attribute))
+                .collect();
             for at in places {
                 request.to_mut()[at + NLA_HDRLEN] = b'?';
             }
@@ -95,7 +104,12 @@ impl Kernel for FaultyKernel {
         })
     }
 
-    fn listen(&self, protocol: NetlinkProtocol, groups: &[u32], own: u32) -> io::Result<Subscription> {
+    fn listen(
+        &self,
+        protocol: NetlinkProtocol,
+        groups: &[u32],
+        own: u32,
+    ) -> io::Result<Subscription> {
         Linux.listen(protocol, groups, own)
     }
 

@@ -36,7 +36,12 @@ pub(crate) fn apply(source: &str, file: &str, edits: &[Edit]) -> (String, Vec<Re
     let mut sorted: Vec<&Edit> = edits.iter().collect();
     // An outer change before those within it.
     sorted.sort_by_key(|edit| (edit.at.start, std::cmp::Reverse(edit.at.end)));
-    let mut output = Output { source, file, text: String::new(), regions: Vec::new() };
+    let mut output = Output {
+        source,
+        file,
+        text: String::new(),
+        regions: Vec::new(),
+    };
     output.copy(0..source.len(), &sorted);
     (output.text, output.regions)
 }
@@ -85,6 +90,12 @@ impl Output<'_> {
     }
 
     fn region(&mut self, start: usize, mutant: u32, is_own: bool) {
-        self.regions.push(Region { file: self.file.to_owned(), start, end: self.text.len(), mutant, is_own });
+        self.regions.push(Region {
+            file: self.file.to_owned(),
+            start,
+            end: self.text.len(),
+            mutant,
+            is_own,
+        });
     }
 }

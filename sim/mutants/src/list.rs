@@ -50,10 +50,18 @@ impl Span {
 
 impl Position {
     fn byte(&self, source: &str) -> Option<usize> {
-        let before: usize = source.split_inclusive('\n').take(self.line.checked_sub(1)?).map(str::len).sum();
+        let before: usize = source
+            .split_inclusive('\n')
+            .take(self.line.checked_sub(1)?)
+            .map(str::len)
+            .sum();
         let line = source.get(before..)?.lines().next()?;
         let column = self.column.checked_sub(1)?;
-        let within = line.char_indices().map(|(at, _)| at).chain([line.len()]).nth(column)?;
+        let within = line
+            .char_indices()
+            .map(|(at, _)| at)
+            .chain([line.len()])
+            .nth(column)?;
         Some(before + within)
     }
 }
@@ -64,7 +72,10 @@ mod tests {
 
     fn span(from: (usize, usize), to: (usize, usize)) -> Span {
         let position = |(line, column)| Position { line, column };
-        Span { start: position(from), end: position(to) }
+        Span {
+            start: position(from),
+            end: position(to),
+        }
     }
 
     #[test]

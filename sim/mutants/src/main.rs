@@ -2,7 +2,11 @@
 //!
 //! A mutant that is compiled alone costs a build of its crate and of every crate above it. Here one build has hundreds of mutants, and
 //! `PLANTED_MUTANT=7` in the environment of a program switches the seventh on.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for a terminal")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is a program for a terminal"
+)]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -47,7 +51,9 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    match plant(Path::new(list), Path::new(tree)).and_then(|report| Ok(serde_json::to_string(&report)?)) {
+    match plant(Path::new(list), Path::new(tree))
+        .and_then(|report| Ok(serde_json::to_string(&report)?))
+    {
         Ok(report) => {
             println!("{report}");
             ExitCode::SUCCESS
@@ -69,15 +75,20 @@ fn plant(list: &Path, tree: &Path) -> Result<Report, Error> {
     for (file, mutants) in &by_file {
         let path = tree.join(file);
         let source = read(&path)?;
-        let (edits, unplaced) =
-            place::edits(&source, mutants).map_err(|source| Error::Syntax { path: path.clone(), source })?;
+        let (edits, unplaced) = place::edits(&source, mutants).map_err(|source| Error::Syntax {
+            path: path.clone(),
+            source,
+        })?;
         let (text, regions) = edit::apply(&source, file, &edits);
         write(&path, &text)?;
         report.regions.extend(regions);
         report.unplaced.extend(unplaced);
     }
-    let crates: BTreeSet<&str> =
-        by_file.keys().filter_map(|file| file.split_once("/src/")).map(|(name, _)| name).collect();
+    let crates: BTreeSet<&str> = by_file
+        .keys()
+        .filter_map(|file| file.split_once("/src/"))
+        .map(|(name, _)| name)
+        .collect();
     for name in crates {
         let path = tree.join(name).join("src/lib.rs");
         let root = read(&path)?;
@@ -87,9 +98,15 @@ fn plant(list: &Path, tree: &Path) -> Result<Report, Error> {
 }
 
 fn read(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
+    fs::read_to_string(path).map_err(|source| Error::File {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
+    fs::write(path, text).map_err(|source| Error::File {
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use syn::{
-    Arm, Block, Expr, ExprBinary, ExprStruct, ExprUnary, ImplItemFn, ItemConst, ItemFn, ItemStatic, Pat,
-    Signature, TraitItemFn,
+    Arm, Block, Expr, ExprBinary, ExprStruct, ExprUnary, ImplItemFn, ItemConst, ItemFn, ItemStatic,
+    Pat, Signature, TraitItemFn,
     spanned::Spanned,
     visit::{self, Visit},
 };
@@ -28,17 +28,36 @@ pub(crate) fn edits(
     for mutant in mutants {
         match mutant.span.bytes(source) {
             Some(bytes) => {
-                places.entry((bytes.start, mutant.genre == Genre::FnValue)).or_default().push(mutant);
+                places
+                    .entry((bytes.start, mutant.genre == Genre::FnValue))
+                    .or_default()
+                    .push(mutant);
             }
             None => drop(unplaced.insert(mutant.number, "its place is not in the file")),
         }
     }
-    let mut planter =
-        Planter { source, places, edits: Vec::new(), placed: BTreeSet::new(), unplaced, is_const: false };
+    let mut planter = Planter {
+        source,
+        places,
+        edits: Vec::new(),
+        placed: BTreeSet::new(),
+        unplaced,
+        is_const: false,
+    };
     planter.visit_file(&file);
-    let Planter { edits, placed, mut unplaced, .. } = planter;
-    for mutant in mutants.iter().filter(|mutant| !placed.contains(&mutant.number)) {
-        unplaced.entry(mutant.number).or_insert("a part of code that cannot be switched");
+    let Planter {
+        edits,
+        placed,
+        mut unplaced,
+        ..
+    } = planter;
+    for mutant in mutants
+        .iter()
+        .filter(|mutant| !placed.contains(&mutant.number))
+    {
+        unplaced
+            .entry(mutant.number)
+            .or_insert("a part of code that cannot be switched");
     }
     Ok((edits, unplaced))
 }
@@ -59,10 +78,15 @@ impl<'a> Planter<'a> {
     fn take(&mut self, start: usize, genres: &[Genre]) -> Vec<&'a Mutant> {
         let is_function = genres.contains(&Genre::FnValue);
         let here = self.places.get(&(start, is_function)).into_iter().flatten();
-        let mutants: Vec<&Mutant> = here.copied().filter(|mutant| genres.contains(&mutant.genre)).collect();
+        let mutants: Vec<&Mutant> = here
+            .copied()
+            .filter(|mutant| genres.contains(&mutant.genre))
+            .collect();
         if self.is_const {
             self.unplaced.extend(
-                mutants.iter().map(|mutant| (mutant.number, "constant code, which reads no environment")),
+                mutants
+                    .iter()
+                    .map(|mutant| (mutant.number, "constant code, which reads no environment")),
             );
             return Vec::new();
         }
@@ -70,7 +94,8 @@ impl<'a> Planter<'a> {
     }
 
     fn plant(&mut self, at: Range<usize>, mutants: &[&Mutant], pieces: Vec<Piece>) {
-        self.placed.extend(mutants.iter().map(|mutant| mutant.number));
+        self.placed
+            .extend(mutants.iter().map(|mutant| mutant.number));
         self.edits.push(Edit { at, pieces });
     }
 
@@ -84,7 +109,12 @@ impl<'a> Planter<'a> {
         self.is_const = before;
     }
 
-    fn visit_function(&mut self, signature: &Signature, block: &Block, visit: impl FnOnce(&mut Self)) {
+    fn visit_function(
+        &mut self,
+        signature: &Signature,
+        block: &Block,
+        visit: impl FnOnce(&mut Self),
+    ) {
         let before = std::mem::replace(&mut self.is_const, signature.constness.is_some());
         self.plant_values(signature, block);
         visit(self);
@@ -94,7 +124,10 @@ impl<'a> Planter<'a> {
     /// The function returns a value at once.
     fn plant_values(&mut self, signature: &Signature, block: &Block) {
         let open = block.brace_token.span.open().byte_range();
-        let first = block.stmts.first().map_or(open.start, |first| first.span().byte_range().start);
+        let first = block
+            .stmts
+            .first()
+            .map_or(open.start, |first| first.span().byte_range().start);
         let mut mutants = self.take(first, &[Genre::FnValue]);
         if first != open.start {
             mutants.extend(self.take(open.start, &[Genre::FnValue]));
@@ -105,7 +138,8 @@ impl<'a> Planter<'a> {
         let output = signature.output.span().byte_range();
         if self.text(output).contains("impl ") {
             let reason = "a function of an unnamed type, which returns only one";
-            self.unplaced.extend(mutants.iter().map(|mutant| (mutant.number, reason)));
+            self.unplaced
+                .extend(mutants.iter().map(|mutant| (mutant.number, reason)));
             return;
         }
         let returns = mutants.iter().map(|mutant| {
@@ -122,7 +156,12 @@ impl<'a> Planter<'a> {
     }
 
     /// One code for each mutant, and the source otherwise.
-    fn plant_choice(&mut self, at: Range<usize>, mutants: &[&Mutant], code: impl Fn(&Mutant) -> String) {
+    fn plant_choice(
+        &mut self,
+        at: Range<usize>,
+        mutants: &[&Mutant],
+        code: impl Fn(&Mutant) -> String,
+    ) {
         if mutants.is_empty() {
             return;
         }
@@ -131,23 +170,36 @@ impl<'a> Planter<'a> {
             let code = code(mutant);
             pieces.push(Piece::Mutant(
                 mutant.number,
-                format!("if crate::contiv_mutant::is({}) {{ {code} }} else ", mutant.number),
+                format!(
+                    "if crate::contiv_mutant::is({}) {{ {code} }} else ",
+                    mutant.number
+                ),
             ));
         }
-        pieces.extend([Piece::Text("{ "), Piece::Source(at.clone()), Piece::Text(" })")]);
+        pieces.extend([
+            Piece::Text("{ "),
+            Piece::Source(at.clone()),
+            Piece::Text(" })"),
+        ]);
         self.plant(at, mutants, pieces);
     }
 
     /// The guard of an arm: a deleted arm has one that is false.
     fn plant_guard(&mut self, arm: &Arm) {
         let start = arm.pat.span().byte_range().start;
-        let start = arm.attrs.first().map_or(start, |first| first.span().byte_range().start);
+        let start = arm
+            .attrs
+            .first()
+            .map_or(start, |first| first.span().byte_range().start);
         let mut mutants = self.take(start, &[Genre::MatchArm]);
         let Pat::Guard(guarded) = &arm.pat else {
             let end = arm.pat.span().byte_range().end;
             let deletions = mutants.iter().enumerate().map(|(index, mutant)| {
                 let word = if index == 0 { "if" } else { "&&" };
-                Piece::Mutant(mutant.number, format!(" {word} !crate::contiv_mutant::is({})", mutant.number))
+                Piece::Mutant(
+                    mutant.number,
+                    format!(" {word} !crate::contiv_mutant::is({})", mutant.number),
+                )
             });
             let pieces: Vec<Piece> = deletions.collect();
             if !pieces.is_empty() {
@@ -162,13 +214,21 @@ impl<'a> Planter<'a> {
         }
         let mut pieces = Vec::new();
         for mutant in &mutants {
-            let (not, and) = if mutant.replacement == "true" { ("", "||") } else { ("!", "&&") };
+            let (not, and) = if mutant.replacement == "true" {
+                ("", "||")
+            } else {
+                ("!", "&&")
+            };
             pieces.push(Piece::Mutant(
                 mutant.number,
                 format!("({not}crate::contiv_mutant::is({}) {and} ", mutant.number),
             ));
         }
-        pieces.extend([Piece::Text("("), Piece::Source(at.clone()), Piece::Text(")")]);
+        pieces.extend([
+            Piece::Text("("),
+            Piece::Source(at.clone()),
+            Piece::Text(")"),
+        ]);
         pieces.extend(mutants.iter().map(|_| Piece::Text(")")));
         self.plant(at, &mutants, pieces);
     }
@@ -185,16 +245,22 @@ fn has_let(expression: &Expr) -> bool {
 
 impl<'ast> Visit<'ast> for Planter<'_> {
     fn visit_item_fn(&mut self, item: &'ast ItemFn) {
-        self.visit_function(&item.sig, &item.block, |planter| visit::visit_item_fn(planter, item));
+        self.visit_function(&item.sig, &item.block, |planter| {
+            visit::visit_item_fn(planter, item);
+        });
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
-        self.visit_function(&item.sig, &item.block, |planter| visit::visit_impl_item_fn(planter, item));
+        self.visit_function(&item.sig, &item.block, |planter| {
+            visit::visit_impl_item_fn(planter, item);
+        });
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast TraitItemFn) {
         if let Some(block) = &item.default {
-            self.visit_function(&item.sig, block, |planter| visit::visit_trait_item_fn(planter, item));
+            self.visit_function(&item.sig, block, |planter| {
+                visit::visit_trait_item_fn(planter, item);
+            });
         }
     }
 
@@ -222,10 +288,18 @@ impl<'ast> Visit<'ast> for Planter<'_> {
         let operator = binary.op.span().byte_range();
         if !has_let(&binary.left) && !has_let(&binary.right) {
             let mutants = self.take(operator.start, &[Genre::BinaryOperator]);
-            let (left, right) = (binary.left.span().byte_range(), binary.right.span().byte_range());
+            let (left, right) = (
+                binary.left.span().byte_range(),
+                binary.right.span().byte_range(),
+            );
             let at = left.start..right.end;
-            let (before, after) = (self.text(left.start..operator.start), self.text(operator.end..right.end));
-            self.plant_choice(at, &mutants, |mutant| format!("{before}{}{after}", mutant.replacement));
+            let (before, after) = (
+                self.text(left.start..operator.start),
+                self.text(operator.end..right.end),
+            );
+            self.plant_choice(at, &mutants, |mutant| {
+                format!("{before}{}{after}", mutant.replacement)
+            });
         }
         visit::visit_expr_binary(self, binary);
     }
@@ -263,7 +337,11 @@ impl<'ast> Visit<'ast> for Planter<'_> {
             } else {
                 base.to_owned()
             };
-            let name = if field.colon_token.is_some() { "" } else { member };
+            let name = if field.colon_token.is_some() {
+                ""
+            } else {
+                member
+            };
             let number = mutants[0].number;
             let code = format!(
                 "{name}{}(if crate::contiv_mutant::is({number}) {{ let base: {path} = {base}; base.{member} }} else ",

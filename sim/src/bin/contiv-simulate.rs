@@ -1,5 +1,9 @@
 //! Runs long simulations of the agent, and compares the model of the kernel with the kernel; `scripts/simulate` starts it.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for a terminal")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is a program for a terminal"
+)]
 
 use std::{
     process::ExitCode,
@@ -26,9 +30,16 @@ const ROUTE_STEPS: usize = 300;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, default: u64| arguments.get(at).map_or(Ok(default), |text| text.parse());
-    match (arguments.first().map(String::as_str), number(1, 100_000), number(2, 1)) {
-        (Some("--kernel"), Ok(count), Ok(seed)) => kernel(usize::try_from(count).unwrap_or(usize::MAX), seed),
+    let number =
+        |at: usize, default: u64| arguments.get(at).map_or(Ok(default), |text| text.parse());
+    match (
+        arguments.first().map(String::as_str),
+        number(1, 100_000),
+        number(2, 1),
+    ) {
+        (Some("--kernel"), Ok(count), Ok(seed)) => {
+            kernel(usize::try_from(count).unwrap_or(usize::MAX), seed)
+        }
         (Some("--seed"), Ok(seed), _) => replay(seed),
         (Some(_), ..) => match (number(0, 60), number(1, 1)) {
             (Ok(seconds), Ok(seed)) => simulate(Duration::from_secs(seconds), seed),
@@ -102,7 +113,14 @@ struct WorldResult {
 fn report(stats: &Stats, worlds: u64, route_checks: u64, elapsed: Duration) {
     let hours = stats.time.as_secs_f64() / 3600.0;
     let rate = hours / elapsed.as_secs_f64() * 60.0;
-    let Stats { inputs, faults, restarts, rests, flows, .. } = stats;
+    let Stats {
+        inputs,
+        faults,
+        restarts,
+        rests,
+        flows,
+        ..
+    } = stats;
     println!(
         "{hours:.0} simulated hours in {:.0} s ({rate:.0} hours a minute), {worlds} worlds: {inputs} inputs of the core, {faults} \
          faults, {restarts} restarts, {rests} comparisons with a fresh start, {flows} flows, {route_checks} comparisons of routes; \
@@ -130,7 +148,10 @@ fn replay(seed: u64) -> ExitCode {
 /// Reports a violation and shrinks it: prints the smallest set of faults and events that reproduces it.
 fn fail(violation: Violation) -> ExitCode {
     eprintln!("violation with seed {}: {}", violation.seed, violation.what);
-    eprintln!("again: scripts/simulate --seed {}; looking for what it needs", violation.seed);
+    eprintln!(
+        "again: scripts/simulate --seed {}; looking for what it needs",
+        violation.seed
+    );
     let (shrunk, needed) = World::shrink(violation);
     eprintln!("{shrunk}needs {needed:?}");
     ExitCode::FAILURE
@@ -142,7 +163,12 @@ fn kernel(count: usize, seed: u64) -> ExitCode {
     match compare::compare(&Linux, count, seed) {
         Ok(comparison) => {
             let seconds = start.elapsed().as_secs_f64();
-            let compare::Comparison { transactions, messages, committed, errors } = comparison;
+            let compare::Comparison {
+                transactions,
+                messages,
+                committed,
+                errors,
+            } = comparison;
             #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
             let rate = transactions as f64 / seconds;
             println!(

@@ -29,14 +29,18 @@ impl NodeFacts {
     pub(crate) fn change(&mut self, rng: &mut SmallRng) {
         match rng.random_range(0..3) {
             0 => self.ipv6 = rng.random_range(0..4),
-            1 => self.zone = Some(rng.random_range(0..=ZONES.len())).filter(|zone| *zone < ZONES.len()),
+            1 => {
+                self.zone =
+                    Some(rng.random_range(0..=ZONES.len())).filter(|zone| *zone < ZONES.len());
+            }
             _ => self.has_pod_cidrs ^= true,
         }
     }
 
     /// The stored value.
     pub(crate) fn value(&self) -> Value {
-        let mut addresses = vec![json!({"type": "NodeInternalIP", "address": NODE_ADDRESS.to_string()})];
+        let mut addresses =
+            vec![json!({"type": "NodeInternalIP", "address": NODE_ADDRESS.to_string()})];
         if let Some(address) = self.ipv6() {
             addresses.push(json!({"type": "NodeInternalIP", "address": address.to_string()}));
         }

@@ -9,8 +9,16 @@ use super::pool::Pools;
 
 /// The ports that a service can have.
 pub(crate) const PORTS: [KnownPort; 2] = [
-    KnownPort { name: "http", number: 80, transport: Transport::Tcp },
-    KnownPort { name: "dns", number: 53, transport: Transport::Udp },
+    KnownPort {
+        name: "http",
+        number: 80,
+        transport: Transport::Tcp,
+    },
+    KnownPort {
+        name: "dns",
+        number: 53,
+        transport: Transport::Udp,
+    },
 ];
 /// The only range of clients that a restricted service admits to its load-balancer address.
 pub(crate) const ADMITTED_CLIENTS: &str = "11.255.0.0/25";
@@ -67,7 +75,10 @@ pub(crate) struct Port {
 
 /// A service. Addresses and node ports are numbers of [`Pools`], so no two services have the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent fields of the Service object")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent fields of the Service object"
+)]
 pub(crate) struct ServiceSpec {
     pub(crate) cluster_ip: u16,
     /// Whether it has an IPv4 and an IPv6 cluster IP; one of them at least.
@@ -112,7 +123,11 @@ impl ServiceSpec {
     /// Notes its addresses and node ports.
     pub(crate) fn add_to(&self, pools: &mut Pools) {
         let external_ips = self.external_ip.into_iter().chain(self.ingress_ip);
-        pools.add(self.cluster_ip, external_ips, self.ports.iter().map(|port| port.at_nodes));
+        pools.add(
+            self.cluster_ip,
+            external_ips,
+            self.ports.iter().map(|port| port.at_nodes),
+        );
     }
 
     /// Changes one aspect.
@@ -120,7 +135,10 @@ impl ServiceSpec {
         match rng.random_range(0..13) {
             0 | 1 => self.change_kind(pools, rng),
             2 | 3 => self.change_ports(pools, rng),
-            4 => self.families = [[true, false], [false, true], [true, true]][rng.random_range(0..3)],
+            4 => {
+                self.families =
+                    [[true, false], [false, true], [true, true]][rng.random_range(0..3)];
+            }
             5 => self.cluster_ip = pools.free_cluster_ip(rng).unwrap_or(self.cluster_ip),
             6 => self.is_external_local ^= true,
             7 => self.is_internal_local ^= true,
@@ -136,7 +154,9 @@ impl ServiceSpec {
         use ServiceKind::{ClusterIp, LoadBalancer, NodePort};
         self.kind = [ClusterIp, NodePort, LoadBalancer][rng.random_range(0..3)];
         self.external_ip = pools.free_external_ip(rng).filter(|_| rng.random_bool(0.3));
-        let ingress_ip = pools.free_external_ip(rng).filter(|_| self.kind == LoadBalancer);
+        let ingress_ip = pools
+            .free_external_ip(rng)
+            .filter(|_| self.kind == LoadBalancer);
         self.ingress_ip = ingress_ip.filter(|ip| Some(*ip) != self.external_ip);
     }
 
@@ -144,7 +164,12 @@ impl ServiceSpec {
         let chosen = [&PORTS[..1], &PORTS[..], &PORTS[1..]][rng.random_range(0..3)];
         let node_ports = pools.free_node_ports(rng);
         let ports = chosen.iter().zip(node_ports);
-        self.ports = ports.map(|(known, node_port)| Port { known: *known, at_nodes: node_port }).collect();
+        self.ports = ports
+            .map(|(known, node_port)| Port {
+                known: *known,
+                at_nodes: node_port,
+            })
+            .collect();
     }
 
     /// Whether its node ports are open.
@@ -159,12 +184,16 @@ impl ServiceSpec {
 
     /// Its external addresses without those of the load balancer.
     pub(crate) fn external_ips(&self) -> Vec<IpAddr> {
-        self.external_ip.map_or_else(Vec::new, |number| self.in_families(number, [0xcb00, 0xfd98]))
+        self.external_ip.map_or_else(Vec::new, |number| {
+            self.in_families(number, [0xcb00, 0xfd98])
+        })
     }
 
     /// The addresses of its load balancer.
     pub(crate) fn ingress_ips(&self) -> Vec<IpAddr> {
-        self.ingress_ip.map_or_else(Vec::new, |number| self.in_families(number, [0xcb00, 0xfd98]))
+        self.ingress_ip.map_or_else(Vec::new, |number| {
+            self.in_families(number, [0xcb00, 0xfd98])
+        })
     }
 
     /// The address of this number in each family, below these 16 bits.
@@ -172,17 +201,35 @@ impl ServiceSpec {
         let last = number + 1;
         let v4 = Ipv4Addr::from(u32::from(prefixes[0]) << 16 | u32::from(last));
         let v6 = Ipv6Addr::new(prefixes[1], 0, 0, 0, 0, 0, 0, last);
-        let both = [(self.families[0], IpAddr::from(v4)), (self.families[1], IpAddr::from(v6))];
-        both.into_iter().filter_map(|(has_family, address)| has_family.then_some(address)).collect()
+        let both = [
+            (self.families[0], IpAddr::from(v4)),
+            (self.families[1], IpAddr::from(v6)),
+        ];
+        both.into_iter()
+            .filter_map(|(has_family, address)| has_family.then_some(address))
+            .collect()
     }
 
     /// The stored value.
     pub(crate) fn value(&self, health_check_port: u16) -> Value {
-        let texts = |addresses: Vec<IpAddr>| addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |addresses: Vec<IpAddr>| {
+            addresses
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
         let policy = |is_local| if is_local { "Local" } else { "Cluster" };
         let port = |port: &Port| {
-            let node_port = if self.has_node_ports() { port.at_nodes } else { 0 };
-            let KnownPort { name, number, transport } = port.known;
+            let node_port = if self.has_node_ports() {
+                port.at_nodes
+            } else {
+                0
+            };
+            let KnownPort {
+                name,
+                number,
+                transport,
+            } = port.known;
             json!({"name": name, "protocol": transport.name(), "port": number, "node_port": node_port})
         };
         let ingress = |ip: String| json!({"ip": ip});
@@ -190,10 +237,19 @@ impl ServiceSpec {
             |name: &str, is_set: bool, value: &str| is_set.then(|| (name.to_owned(), json!(value)));
         let annotations = [
             annotation("contiv.io/prefer-local", self.prefers_local, "true"),
-            annotation("contiv.io/balance", self.balances_by_client, "client-address"),
-            annotation("contiv.io/reset-connections", self.resets_connections, "true"),
+            annotation(
+                "contiv.io/balance",
+                self.balances_by_client,
+                "client-address",
+            ),
+            annotation(
+                "contiv.io/reset-connections",
+                self.resets_connections,
+                "true",
+            ),
         ];
-        let annotations: serde_json::Map<String, Value> = annotations.into_iter().flatten().collect();
+        let annotations: serde_json::Map<String, Value> =
+            annotations.into_iter().flatten().collect();
         let cluster_ips = texts(self.cluster_ips());
         let mut value = json!({
             "cluster_ip": cluster_ips.first(),

@@ -50,8 +50,10 @@ impl Endpoint {
         if is_ipv4 {
             Ipv4Addr::from(u32::from(Ipv4Addr::new(11, 0, 0, 0)) + self.number).into()
         } else {
-            Ipv6Addr::from(u128::from(Ipv6Addr::new(0xfd0b, 0, 0, 0, 0, 0, 0, 0)) + u128::from(self.number))
-                .into()
+            Ipv6Addr::from(
+                u128::from(Ipv6Addr::new(0xfd0b, 0, 0, 0, 0, 0, 0, 0)) + u128::from(self.number),
+            )
+            .into()
         }
     }
 
@@ -76,7 +78,11 @@ impl Endpoint {
             7 | 8 => Condition::Terminating,
             _ => Condition::Unusable,
         };
-        Self { number: *next, condition, hint: None }
+        Self {
+            number: *next,
+            condition,
+            hint: None,
+        }
     }
 
     fn value(&self, is_ipv4: bool) -> Value {
@@ -104,7 +110,11 @@ pub(crate) fn pod_name(endpoint: u32) -> String {
 impl Slice {
     /// An empty slice.
     pub(crate) const fn new(is_ipv4: bool) -> Self {
-        Self { is_ipv4, ports: [true, true], endpoints: Vec::new() }
+        Self {
+            is_ipv4,
+            ports: [true, true],
+            endpoints: Vec::new(),
+        }
     }
 
     /// Changes it: all endpoints are replaced, or one comes, goes or changes its condition, or hints or ports change.
@@ -133,12 +143,18 @@ impl Slice {
 
     /// Whether it has the port of this name.
     pub(crate) fn has_port(&self, name: &str) -> bool {
-        PORTS.iter().zip(self.ports).any(|(known, is_present)| is_present && known.name == name)
+        PORTS
+            .iter()
+            .zip(self.ports)
+            .any(|(known, is_present)| is_present && known.name == name)
     }
 
     /// The stored value.
     pub(crate) fn value(&self, service: &str) -> Value {
-        let ports = PORTS.iter().zip(self.ports).filter(|(_, is_present)| *is_present);
+        let ports = PORTS
+            .iter()
+            .zip(self.ports)
+            .filter(|(_, is_present)| *is_present);
         let ports = ports.map(|(KnownPort { name, number, transport }, _)| {
             json!({"name": name, "protocol": transport.name(), "port": number + TARGET_PORT_OFFSET})
         });

@@ -35,7 +35,11 @@ impl<'a> Attributes<'a> {
             let [l0, l1, k0, k1] = *bytes.first_chunk::<HEADER_BYTES>()?;
             let length = usize::from(u16::from_ne_bytes([l0, l1]));
             let payload = bytes.get(HEADER_BYTES..length)?;
-            let attribute = Attribute { kind: u16::from_ne_bytes([k0, k1]) & TYPE_MASK, payload, at };
+            let attribute = Attribute {
+                kind: u16::from_ne_bytes([k0, k1]) & TYPE_MASK,
+                payload,
+                at,
+            };
             let step = length.next_multiple_of(4);
             bytes = bytes.get(step..).unwrap_or_default();
             at += step;
@@ -45,7 +49,9 @@ impl<'a> Attributes<'a> {
 
     /// The attribute of this kind. The last one, if there are several.
     pub(crate) fn get(self, kind: u16) -> Option<Attribute<'a>> {
-        self.iter().filter(|attribute| attribute.kind == kind).last()
+        self.iter()
+            .filter(|attribute| attribute.kind == kind)
+            .last()
     }
 
     pub(crate) fn has(self, kind: u16) -> bool {
@@ -76,7 +82,10 @@ impl<'a> Attributes<'a> {
 
 impl<'a> Attribute<'a> {
     pub(crate) const fn nested(self) -> Attributes<'a> {
-        Attributes { bytes: self.payload, at: self.at + HEADER_BYTES }
+        Attributes {
+            bytes: self.payload,
+            at: self.at + HEADER_BYTES,
+        }
     }
 
     /// A number in network byte order. A longer attribute is truncated, a shorter one refused.
@@ -100,7 +109,11 @@ impl<'a> Attribute<'a> {
 
     /// Text up to its terminating zero.
     pub(crate) fn text(self) -> Option<&'a str> {
-        let end = self.payload.iter().position(|byte| *byte == 0).unwrap_or(self.payload.len());
+        let end = self
+            .payload
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(self.payload.len());
         std::str::from_utf8(&self.payload[..end]).ok()
     }
 }
@@ -136,7 +149,9 @@ impl Writer {
         let start = self.0.len();
         self.header(kind | F_NESTED, 0);
         fill(self);
-        let length = u16::try_from(self.0.len() - start).unwrap_or(u16::MAX).to_ne_bytes();
+        let length = u16::try_from(self.0.len() - start)
+            .unwrap_or(u16::MAX)
+            .to_ne_bytes();
         self.0[start..start + 2].copy_from_slice(&length);
     }
 

@@ -7,8 +7,8 @@ use super::{
     notify::Notice,
     ruleset::Ruleset,
     uapi::{
-        BATCH_BEGIN, BATCH_END, BATCH_GENID, NLM_F_ACK, NLM_F_REQUEST, NLMSG_MIN_TYPE, SUBSYS_COUNT,
-        SUBSYS_NFTABLES,
+        BATCH_BEGIN, BATCH_END, BATCH_GENID, NLM_F_ACK, NLM_F_REQUEST, NLMSG_MIN_TYPE,
+        SUBSYS_COUNT, SUBSYS_NFTABLES,
     },
 };
 
@@ -47,7 +47,11 @@ pub(super) fn apply(
     injected: Option<InjectedError>,
 ) -> Outcome {
     let answer = |message: &Message<'_>, errno: Errno| Outcome {
-        answers: vec![message::acknowledgement(message, caller.port, Some(errno.into()))],
+        answers: vec![message::acknowledgement(
+            message,
+            caller.port,
+            Some(errno.into()),
+        )],
         committed: None,
     };
     let subsystem = match begin.resource() {
@@ -114,13 +118,20 @@ fn run(
             break;
         }
         let result = match injected {
-            Some(InjectedError { message: Some(at), errno }) if at == index => Err(Refusal::from(errno)),
+            Some(InjectedError {
+                message: Some(at),
+                errno,
+            }) if at == index => Err(Refusal::from(errno)),
             _ => apply_one(&mut transaction, &message),
         };
         if result.is_err_and(|refused| refused.errno == Errno::ENOMEM) {
             // The kernel does not report further errors of the batch.
             let first = first.unwrap_or(message);
-            answers = vec![message::acknowledgement(&first, port, Some(Errno::ENOMEM.into()))];
+            answers = vec![message::acknowledgement(
+                &first,
+                port,
+                Some(Errno::ENOMEM.into()),
+            )];
             failed = true;
             break;
         }
@@ -134,32 +145,52 @@ fn run(
     // A batch without an end message is not committed.
     if !failed && !transaction.is_valid() && pass == Pass::First {
         transaction.abort(ruleset, true);
-        return Err(if ended.is_some() { Pass::ValidateAll } else { Pass::ValidateKnown });
+        return Err(if ended.is_some() {
+            Pass::ValidateAll
+        } else {
+            Pass::ValidateKnown
+        });
     }
     let Some(end) = ended.filter(|_| !failed && pass != Pass::ValidateKnown) else {
         transaction.abort(ruleset, false);
-        return Ok(Outcome { answers, committed: None });
+        return Ok(Outcome {
+            answers,
+            committed: None,
+        });
     };
     let refused = match injected {
-        Some(InjectedError { message: None, errno }) => Err(Refusal::from(errno)),
+        Some(InjectedError {
+            message: None,
+            errno,
+        }) => Err(Refusal::from(errno)),
         _ => transaction.check_bindings(),
     };
     if let (Err(refused), Some(first)) = (refused, first) {
         transaction.abort(ruleset, false);
         answers.insert(0, message::acknowledgement(&first, port, Some(refused)));
-        return Ok(Outcome { answers, committed: None });
+        return Ok(Outcome {
+            answers,
+            committed: None,
+        });
     }
     if end.has(NLM_F_ACK) {
         answers.push(message::acknowledgement(&end, port, None));
     }
     let (next, notices) = transaction.commit();
     *ruleset = next;
-    Ok(Outcome { answers, committed: Some(notices) })
+    Ok(Outcome {
+        answers,
+        committed: Some(notices),
+    })
 }
 
 fn apply_one(transaction: &mut Transaction<'_>, message: &Message<'_>) -> Result<(), Refusal> {
     let is_known = message.has(NLM_F_REQUEST)
         && message.kind >= NLMSG_MIN_TYPE
         && message.subsystem() == SUBSYS_NFTABLES;
-    if is_known { apply::apply(transaction, message) } else { Err(Refusal::from(Errno::EINVAL)) }
+    if is_known {
+        apply::apply(transaction, message)
+    } else {
+        Err(Refusal::from(Errno::EINVAL))
+    }
 }

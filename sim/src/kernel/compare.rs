@@ -60,11 +60,24 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, transaction, request, kernel, model } = self;
-        writeln!(f, "seed {seed}, transaction {transaction}: the model is not like the kernel. Asked:")?;
-        request.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
+        let Self {
+            seed,
+            transaction,
+            request,
+            kernel,
+            model,
+        } = self;
+        writeln!(
+            f,
+            "seed {seed}, transaction {transaction}: the model is not like the kernel. Asked:"
+        )?;
+        request
+            .iter()
+            .try_for_each(|line| writeln!(f, "    {line}"))?;
         writeln!(f, "the kernel alone says:")?;
-        kernel.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
+        kernel
+            .iter()
+            .try_for_each(|line| writeln!(f, "    {line}"))?;
         writeln!(f, "the model alone says:")?;
         model.iter().try_for_each(|line| writeln!(f, "    {line}"))
     }
@@ -105,13 +118,20 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
         if let Some(last) = last_about_intervals.filter(|_| request.is_about_intervals) {
             thread::sleep(KERNEL_CLOCK_TICK.saturating_sub(Instant::elapsed(&last)));
         }
-        let answers = [of_kernel.send_batch(&request.bytes)?, of_model.send_batch(&request.bytes)?];
+        let answers = [
+            of_kernel.send_batch(&request.bytes)?,
+            of_model.send_batch(&request.bytes)?,
+        ];
         if request.is_about_intervals {
             last_about_intervals = Some(Instant::now());
         }
         let differs = |[kernel, model]: [Vec<String>; 2]| {
             let but = |these: &[String], others: &[String]| {
-                these.iter().filter(|line| !others.contains(line)).cloned().collect()
+                these
+                    .iter()
+                    .filter(|line| !others.contains(line))
+                    .cloned()
+                    .collect()
             };
             CompareError::Different(Box::new(Difference {
                 seed,
@@ -130,7 +150,10 @@ pub fn compare(kernel: &dyn Kernel, count: usize, seed: u64) -> Result<Compariso
         }
         comparison.transactions += 1;
         comparison.messages += request.lines.len();
-        let errors = answers[0].iter().filter(|answer| !answer.ends_with("ok")).count();
+        let errors = answers[0]
+            .iter()
+            .filter(|answer| !answer.ends_with("ok"))
+            .count();
         comparison.errors += errors;
         comparison.committed += usize::from(errors == 0);
     }

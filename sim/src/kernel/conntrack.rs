@@ -68,7 +68,11 @@ impl Connection {
     }
 
     fn family(&self) -> u8 {
-        if self.client.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 }
+        if self.client.is_ipv4() {
+            NFPROTO_IPV4
+        } else {
+            NFPROTO_IPV6
+        }
     }
 
     fn original(&self) -> [SocketAddr; 2] {
@@ -76,8 +80,12 @@ impl Connection {
     }
 
     fn write(&self, out: &mut Writer) {
-        out.nested(TUPLE_ORIG, |out| write_tuple(self.protocol, self.original(), out));
-        out.nested(TUPLE_REPLY, |out| write_tuple(self.protocol, [self.server, self.source], out));
+        out.nested(TUPLE_ORIG, |out| {
+            write_tuple(self.protocol, self.original(), out);
+        });
+        out.nested(TUPLE_REPLY, |out| {
+            write_tuple(self.protocol, [self.server, self.source], out);
+        });
         out.u32(STATUS, self.status);
         out.u32(ID, self.id);
     }
@@ -103,8 +111,12 @@ fn write_tuple(protocol: u8, ends: [SocketAddr; 2], out: &mut Writer) {
 fn read_tuple(tuple: Attributes<'_>) -> Option<(u8, [SocketAddr; 2])> {
     let (addresses, ports) = (tuple.nested(TUPLE_IP)?, tuple.nested(TUPLE_PROTO)?);
     let end = |at: usize| {
-        let v4 = addresses.get(V4[at]).and_then(|found| <[u8; 4]>::try_from(found.payload).ok());
-        let v6 = addresses.get(V6[at]).and_then(|found| <[u8; 16]>::try_from(found.payload).ok());
+        let v4 = addresses
+            .get(V4[at])
+            .and_then(|found| <[u8; 4]>::try_from(found.payload).ok());
+        let v6 = addresses
+            .get(V6[at])
+            .and_then(|found| <[u8; 16]>::try_from(found.payload).ok());
         let address = v4.map(IpAddr::from).or_else(|| v6.map(IpAddr::from))?;
         let port = <[u8; 2]>::try_from(ports.get(PROTO_PORTS[at])?.payload).ok()?;
         Some(SocketAddr::new(address, u16::from_be_bytes(port)))
@@ -127,11 +139,19 @@ pub(super) fn answer(
 
 fn dump(connections: &[Connection], message: &Message<'_>, port: u32) -> Result<Vec<Vec<u8>>> {
     let attributes = message.attributes();
-    let protocol = attributes.nested(TUPLE_ORIG).and_then(|tuple| tuple.nested(TUPLE_PROTO));
-    let protocol = protocol.and_then(|ports| ports.get(PROTO_NUM)).and_then(|number| number.u8().ok());
-    let flags = attributes.nested(FILTER).and_then(|filter| filter.get(FILTER_ORIG_FLAGS));
+    let protocol = attributes
+        .nested(TUPLE_ORIG)
+        .and_then(|tuple| tuple.nested(TUPLE_PROTO));
+    let protocol = protocol
+        .and_then(|ports| ports.get(PROTO_NUM))
+        .and_then(|number| number.u8().ok());
+    let flags = attributes
+        .nested(FILTER)
+        .and_then(|filter| filter.get(FILTER_ORIG_FLAGS));
     // These flags are in host byte order.
-    let flags = flags.and_then(|flags| flags.payload.first_chunk().copied()).map_or(0, u32::from_ne_bytes);
+    let flags = flags
+        .and_then(|flags| flags.payload.first_chunk().copied())
+        .map_or(0, u32::from_ne_bytes);
     let protocol = protocol.filter(|_| flags & F_PROTO_NUM != 0);
     let status = attributes.u32(STATUS)?.unwrap_or_default();
     let mask = attributes.u32(STATUS_MASK)?.unwrap_or_default();
@@ -151,7 +171,9 @@ fn dump(connections: &[Connection], message: &Message<'_>, port: u32) -> Result<
         resource: 0,
     };
     let piece = |chunk: &[&Connection]| {
-        let messages = chunk.iter().map(|one| frame(one.family()).write(|out| one.write(out)));
+        let messages = chunk
+            .iter()
+            .map(|one| frame(one.family()).write(|out| one.write(out)));
         messages.collect::<Vec<_>>().concat()
     };
     let mut pieces: Vec<Vec<u8>> = matching.chunks(PER_PIECE).map(piece).collect();
@@ -166,7 +188,8 @@ fn delete(connections: &mut Vec<Connection>, message: &Message<'_>) -> Result<()
     };
     let id = attributes.u32(ID)?;
     let is_it = |connection: &Connection| {
-        (connection.protocol, connection.original()) == tuple && id.is_none_or(|id| id == connection.id)
+        (connection.protocol, connection.original()) == tuple
+            && id.is_none_or(|id| id == connection.id)
     };
     match connections.iter().position(is_it) {
         Some(at) => {

@@ -11,8 +11,8 @@ use super::{
     ruleset::{Base, Chain, Rule, Ruleset, Table},
     set::Set,
     uapi::{
-        LIST_ELEM, NFPROTO_UNSPEC, NLM_F_DUMP, NLM_F_MULTI, SUBSYS_NFTABLES, chain, data, elem, expr, msg,
-        rule, set, table,
+        LIST_ELEM, NFPROTO_UNSPEC, NLM_F_DUMP, NLM_F_MULTI, SUBSYS_NFTABLES, chain, data, elem,
+        expr, msg, rule, set, table,
     },
 };
 
@@ -33,14 +33,25 @@ pub(super) struct Requester<'a> {
 }
 
 /// The answer to a request: datagrams, each of one or more messages.
-pub(super) fn answer(ruleset: &Ruleset, message: &Message<'_>, asker: Requester<'_>) -> Result<Vec<Vec<u8>>> {
+pub(super) fn answer(
+    ruleset: &Ruleset,
+    message: &Message<'_>,
+    asker: Requester<'_>,
+) -> Result<Vec<Vec<u8>>> {
     let is_dump = message.flags & NLM_F_DUMP == NLM_F_DUMP;
-    let mut answer =
-        Answer { message: *message, asker, generation: ruleset.generation, is_dump, all: Vec::new() };
+    let mut answer = Answer {
+        message: *message,
+        asker,
+        generation: ruleset.generation,
+        is_dump,
+        all: Vec::new(),
+    };
     match message.kind_in_subsystem() {
         msg::GETGEN => {
             let by = asker.process;
-            answer.add(msg::NEWGEN, 0, |out| process::write_generation(ruleset.generation, by, out));
+            answer.add(msg::NEWGEN, 0, |out| {
+                process::write_generation(ruleset.generation, by, out);
+            });
         }
         msg::GETTABLE => answer.tables(ruleset)?,
         msg::GETCHAIN => answer.chains(ruleset)?,
@@ -78,7 +89,9 @@ impl Answer<'_> {
         let mut pieces: Vec<Vec<u8>> = Vec::new();
         for one in self.all {
             match pieces.last_mut() {
-                Some(last) if last.len() + one.len() <= MAX_DATAGRAM_BYTES => last.extend_from_slice(&one),
+                Some(last) if last.len() + one.len() <= MAX_DATAGRAM_BYTES => {
+                    last.extend_from_slice(&one);
+                }
                 _ => pieces.push(one),
             }
         }
@@ -93,15 +106,25 @@ impl Answer<'_> {
     }
 
     /// The tables of the requested family.
-    fn requested_tables<'r>(&self, ruleset: &'r Ruleset) -> impl Iterator<Item = &'r Table> + use<'r> {
+    fn requested_tables<'r>(
+        &self,
+        ruleset: &'r Ruleset,
+    ) -> impl Iterator<Item = &'r Table> + use<'r> {
         let family = self.message.family();
-        ruleset.tables.iter().filter(move |table| family == NFPROTO_UNSPEC || table.family == family)
+        ruleset
+            .tables
+            .iter()
+            .filter(move |table| family == NFPROTO_UNSPEC || table.family == family)
     }
 
     /// The named table, with any owner.
     fn table<'r>(&self, ruleset: &'r Ruleset, kind: u16) -> Result<&'r Table> {
-        let Some(name) = self.message.attributes().text(kind) else { return refuse(Errno::EINVAL) };
-        ruleset.table(self.message.family(), name).ok_or(Errno::ENOENT.into())
+        let Some(name) = self.message.attributes().text(kind) else {
+            return refuse(Errno::EINVAL);
+        };
+        ruleset
+            .table(self.message.family(), name)
+            .ok_or(Errno::ENOENT.into())
     }
 
     fn tables(&mut self, ruleset: &Ruleset) -> Result<()> {
@@ -120,16 +143,24 @@ impl Answer<'_> {
         if self.is_dump {
             for table in self.requested_tables(ruleset) {
                 for found in table.chains.values() {
-                    self.add(msg::NEWCHAIN, table.family, |out| write_chain(table, found, out));
+                    self.add(msg::NEWCHAIN, table.family, |out| {
+                        write_chain(table, found, out);
+                    });
                 }
             }
             return Ok(());
         }
         let table = self.table(ruleset, chain::TABLE)?;
         let name = self.message.attributes().text(chain::NAME);
-        let Some(name) = name else { return refuse(Errno::EINVAL) };
-        let Some(found) = table.chain(name) else { return refuse(Errno::ENOENT) };
-        self.add(msg::NEWCHAIN, table.family, |out| write_chain(table, found, out));
+        let Some(name) = name else {
+            return refuse(Errno::EINVAL);
+        };
+        let Some(found) = table.chain(name) else {
+            return refuse(Errno::ENOENT);
+        };
+        self.add(msg::NEWCHAIN, table.family, |out| {
+            write_chain(table, found, out);
+        });
         Ok(())
     }
 
@@ -139,15 +170,20 @@ impl Answer<'_> {
         }
         let attributes = self.message.attributes();
         let (of_table, of_chain) = (attributes.text(rule::TABLE), attributes.text(rule::CHAIN));
-        for table in
-            self.requested_tables(ruleset).filter(|table| of_table.is_none_or(|name| *table.name == *name))
+        for table in self
+            .requested_tables(ruleset)
+            .filter(|table| of_table.is_none_or(|name| *table.name == *name))
         {
-            for chain in
-                table.chains.values().filter(|chain| of_chain.is_none_or(|name| *chain.name == *name))
+            for chain in table
+                .chains
+                .values()
+                .filter(|chain| of_chain.is_none_or(|name| *chain.name == *name))
             {
                 let mut before = None;
                 for found in &chain.rules {
-                    self.add(msg::NEWRULE, table.family, |out| write_rule(table, chain, found, before, out));
+                    self.add(msg::NEWRULE, table.family, |out| {
+                        write_rule(table, chain, found, before, out);
+                    });
                     before = Some(found.handle);
                 }
             }
@@ -167,15 +203,23 @@ impl Answer<'_> {
                 .filter(|table| of_table.is_none_or(|name| *table.name == *name))
             {
                 for found in table.sets.values() {
-                    self.add(msg::NEWSET, table.family, |out| write_set(table, found, out));
+                    self.add(msg::NEWSET, table.family, |out| {
+                        write_set(table, found, out);
+                    });
                 }
             }
             return Ok(());
         }
         let table = self.table(ruleset, set::TABLE)?;
-        let Some(name) = attributes.text(set::NAME) else { return refuse(Errno::EINVAL) };
-        let Some(found) = table.set(name) else { return refuse(Errno::ENOENT) };
-        self.add(msg::NEWSET, table.family, |out| write_set(table, found, out));
+        let Some(name) = attributes.text(set::NAME) else {
+            return refuse(Errno::EINVAL);
+        };
+        let Some(found) = table.set(name) else {
+            return refuse(Errno::ENOENT);
+        };
+        self.add(msg::NEWSET, table.family, |out| {
+            write_set(table, found, out);
+        });
         Ok(())
     }
 
@@ -183,18 +227,32 @@ impl Answer<'_> {
         const PER_MESSAGE: usize = 64;
         let attributes = self.message.attributes();
         let table = self.table(ruleset, elem::LIST_TABLE)?;
-        let Some(name) = attributes.text(elem::LIST_SET) else { return refuse(Errno::EINVAL) };
-        let Some(found) = table.set(name) else { return refuse(Errno::ENOENT) };
+        let Some(name) = attributes.text(elem::LIST_SET) else {
+            return refuse(Errno::EINVAL);
+        };
+        let Some(found) = table.set(name) else {
+            return refuse(Errno::ENOENT);
+        };
         let now = self.asker.now;
         if !self.is_dump {
             return self.element(table, found, attributes);
         }
-        let live: Vec<&Element> = found.elements.iter().filter(|element| !element.is_expired(now)).collect();
+        let live: Vec<&Element> = found
+            .elements
+            .iter()
+            .filter(|element| !element.is_expired(now))
+            .collect();
         // The dump of an empty set has one message, without elements.
         let chunks = live.chunks(PER_MESSAGE).map(<[&Element]>::to_vec);
-        let chunks: Vec<Vec<&Element>> = if live.is_empty() { vec![Vec::new()] } else { chunks.collect() };
+        let chunks: Vec<Vec<&Element>> = if live.is_empty() {
+            vec![Vec::new()]
+        } else {
+            chunks.collect()
+        };
         for chunk in chunks {
-            self.add(msg::NEWSETELEM, table.family, |out| write_elements(table, found, &chunk, now, out));
+            self.add(msg::NEWSETELEM, table.family, |out| {
+                write_elements(table, found, &chunk, now, out);
+            });
         }
         Ok(())
     }
@@ -202,12 +260,20 @@ impl Answer<'_> {
     /// The requested elements: for each key the element that contains it.
     fn element(&mut self, table: &Table, found: &Set, attributes: Attributes<'_>) -> Result<()> {
         let now = self.asker.now;
-        let Some(list) = attributes.nested(elem::LIST_ELEMENTS) else { return refuse(Errno::EINVAL) };
+        let Some(list) = attributes.nested(elem::LIST_ELEMENTS) else {
+            return refuse(Errno::EINVAL);
+        };
         for attribute in list.iter() {
-            let Some(key) = attribute.nested().get(elem::KEY) else { return refuse(Errno::EINVAL) };
+            let Some(key) = attribute.nested().get(elem::KEY) else {
+                return refuse(Errno::EINVAL);
+            };
             let key = read_plain(key, found.declaration.key_len, data::MAX_LEN)?;
-            let Some(element) = found.elements.find(&key, now) else { return refuse(Errno::ENOENT) };
-            self.add(msg::NEWSETELEM, table.family, |out| write_elements(table, found, &[element], now, out));
+            let Some(element) = found.elements.find(&key, now) else {
+                return refuse(Errno::ENOENT);
+            };
+            self.add(msg::NEWSETELEM, table.family, |out| {
+                write_elements(table, found, &[element], now, out);
+            });
         }
         Ok(())
     }
@@ -230,7 +296,13 @@ pub(super) fn write_chain(table: &Table, found: &Chain, out: &mut Writer) {
     out.text(chain::TABLE, &table.name);
     out.text(chain::NAME, &found.name);
     out.u64(chain::HANDLE, found.handle);
-    if let Some(Base { kind, hook, priority, policy }) = found.base {
+    if let Some(Base {
+        kind,
+        hook,
+        priority,
+        policy,
+    }) = found.base
+    {
         out.nested(chain::HOOK, |out| {
             out.u32(chain::HOOK_NUM, hook);
             out.u32(chain::HOOK_PRIORITY, priority.cast_unsigned());
@@ -310,13 +382,21 @@ fn write_elements(table: &Table, found: &Set, elements: &[&Element], now: u64, o
     out.text(elem::LIST_SET, &found.name);
     out.nested(elem::LIST_ELEMENTS, |list| {
         for element in elements {
-            list.nested(LIST_ELEM, |out| write_element(table, element, found.timeout, now, out));
+            list.nested(LIST_ELEM, |out| {
+                write_element(table, element, found.timeout, now, out);
+            });
         }
     });
 }
 
 /// `of_set` is the default timeout of the set.
-pub(super) fn write_element(table: &Table, element: &Element, of_set: u64, now: u64, out: &mut Writer) {
+pub(super) fn write_element(
+    table: &Table,
+    element: &Element,
+    of_set: u64,
+    now: u64,
+    out: &mut Writer,
+) {
     out.nested(elem::KEY, |out| out.bytes(data::VALUE, &element.key));
     if let Some(end) = &element.key_end {
         out.nested(elem::KEY_END, |out| out.bytes(data::VALUE, end));
@@ -325,7 +405,9 @@ pub(super) fn write_element(table: &Table, element: &Element, of_set: u64, now: 
         out.nested(elem::DATA, |out| data.write(table, out));
     }
     if let Some(counter) = element.counter {
-        out.nested(elem::EXPR, |out| write_counter([counter.bytes, counter.packets], out));
+        out.nested(elem::EXPR, |out| {
+            write_counter([counter.bytes, counter.packets], out);
+        });
     }
     if element.is_end {
         out.u32(elem::FLAGS, elem::F_INTERVAL_END);

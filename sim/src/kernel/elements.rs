@@ -45,7 +45,10 @@ impl Elements {
     ) -> Result<(), InsertConflict> {
         match self {
             Self::Hash(elements) => {
-                if let Some(same) = elements.get(&element.key).filter(|same| !same.is_expired(now)) {
+                if let Some(same) = elements
+                    .get(&element.key)
+                    .filter(|same| !same.is_expired(now))
+                {
                     return Err(InsertConflict::Same(Box::new(same.clone())));
                 }
                 elements.insert(element.key.clone(), element);

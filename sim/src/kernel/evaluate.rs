@@ -61,21 +61,43 @@ impl ModelKernel {
         if let Some(known) = state.connections.iter().find(is_same) {
             let is_local = state.is_local_address(known.server.ip());
             let is_masqueraded = known.source != known.client;
-            return Fate::Delivered { server: known.server, is_masqueraded, is_local };
+            return Fate::Delivered {
+                server: known.server,
+                is_masqueraded,
+                is_local,
+            };
         }
-        let Evaluation { fate, status, effects } = evaluate(&state, connection, draw);
+        let Evaluation {
+            fate,
+            status,
+            effects,
+        } = evaluate(&state, connection, draw);
         let now = state.now;
         for (table, effects) in effects {
             for effect in effects {
                 effect.apply(&mut state.ruleset.tables[table], now);
             }
         }
-        if let Fate::Delivered { server, is_masqueraded, .. } = fate {
-            let own = state.addresses.iter().find(|own| own.is_ipv4() == server.is_ipv4()).copied();
+        if let Fate::Delivered {
+            server,
+            is_masqueraded,
+            ..
+        } = fate
+        {
+            let own = state
+                .addresses
+                .iter()
+                .find(|own| own.is_ipv4() == server.is_ipv4())
+                .copied();
             let masqueraded = own.map(|own| SocketAddr::new(own, connection.client.port()));
-            let source = masqueraded.filter(|_| is_masqueraded).unwrap_or(connection.client);
-            let (protocol, client, destination) =
-                (connection.protocol, connection.client, connection.destination);
+            let source = masqueraded
+                .filter(|_| is_masqueraded)
+                .unwrap_or(connection.client);
+            let (protocol, client, destination) = (
+                connection.protocol,
+                connection.client,
+                connection.destination,
+            );
             let status = status | status::CONFIRMED;
             state.add_connection(&Connection {
                 protocol,
@@ -116,7 +138,11 @@ struct Evaluation {
     effects: Vec<(usize, Vec<Effect>)>,
 }
 
-fn evaluate(state: &State, connection: &NewConnection, draw: &mut dyn FnMut(u32) -> u32) -> Evaluation {
+fn evaluate(
+    state: &State,
+    connection: &NewConnection,
+    draw: &mut dyn FnMut(u32) -> u32,
+) -> Evaluation {
     let mut packet = Packet::new(connection);
     let is_local_address = |address: IpAddr| state.is_local_address(address);
     let mut traversal = Traversal {
@@ -131,10 +157,18 @@ fn evaluate(state: &State, connection: &NewConnection, draw: &mut dyn FnMut(u32)
         HookVerdict::Reject => Fate::Rejected,
         HookVerdict::Accept => {
             let (server, is_masqueraded) = (packet.destination, packet.is_masqueraded);
-            Fate::Delivered { server, is_masqueraded, is_local: state.is_local_address(server.ip()) }
+            Fate::Delivered {
+                server,
+                is_masqueraded,
+                is_local: state.is_local_address(server.ip()),
+            }
         }
     };
-    Evaluation { fate, status: packet.status, effects: traversal.effects }
+    Evaluation {
+        fate,
+        status: packet.status,
+        effects: traversal.effects,
+    }
 }
 
 /// The traversal of the hooks by a packet.
@@ -149,7 +183,11 @@ struct Traversal<'a> {
 impl Traversal<'_> {
     fn run(&mut self, packet: &mut Packet) -> HookVerdict {
         let is_sent_by_node = packet.interface.is_none();
-        let first_hook = if is_sent_by_node { hook::OUTPUT } else { hook::PREROUTING };
+        let first_hook = if is_sent_by_node {
+            hook::OUTPUT
+        } else {
+            hook::PREROUTING
+        };
         let output = |is_local| if is_local { "lo" } else { EXTERNAL };
         if is_sent_by_node {
             // Translation routes the packet again, but only for the hooks after this one.
@@ -214,16 +252,28 @@ impl Traversal<'_> {
 
     /// The base chains at a hook, in the order in which they are called.
     fn chains(&self, packet: &Packet, hook: u32) -> Vec<(usize, u64, Base)> {
-        let family = if packet.source.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
+        let family = if packet.source.is_ipv4() {
+            NFPROTO_IPV4
+        } else {
+            NFPROTO_IPV6
+        };
         let is_active = |table: &Table| {
             [NFPROTO_INET, family].contains(&table.family) && table.flags & table::F_DORMANT == 0
         };
-        let tables = self.ruleset.tables.iter().enumerate().filter(|(_, table)| is_active(table));
+        let tables = self
+            .ruleset
+            .tables
+            .iter()
+            .enumerate()
+            .filter(|(_, table)| is_active(table));
         let of_table = |(at, table): (usize, &Table)| {
             let base = |chain: &std::sync::Arc<Chain>| Some((at, chain.handle, chain.base?));
             table.chains.values().filter_map(base).collect::<Vec<_>>()
         };
-        let mut chains: Vec<_> = tables.flat_map(of_table).filter(|(.., base)| base.hook == hook).collect();
+        let mut chains: Vec<_> = tables
+            .flat_map(of_table)
+            .filter(|(.., base)| base.hook == hook)
+            .collect();
         // Among chains of the same priority the newest is called first.
         chains.reverse();
         chains.sort_by_key(|(.., base)| base.priority);

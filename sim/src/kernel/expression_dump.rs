@@ -13,7 +13,8 @@ impl Expression {
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of expression")]
     pub(crate) fn write(&self, table: &Table, out: &mut Writer) {
         let set_name = |set| table.sets.get(set).map_or("", |set| &*set.name);
-        let register = |out: &mut Writer, kind, register: Register| out.u32(kind, register.number());
+        let register =
+            |out: &mut Writer, kind, register: Register| out.u32(kind, register.number());
         let mut named = |name, fill: &dyn Fn(&mut Writer)| {
             out.text(expr::NAME, name);
             out.nested(expr::DATA, fill);
@@ -23,20 +24,37 @@ impl Expression {
                 register(out, expr::IMMEDIATE_DREG, *to);
                 out.nested(expr::IMMEDIATE_DATA, |out| data.write(table, out));
             }),
-            Self::Bitwise { from, to, mask, xor } => named("bitwise", &|out| {
+            Self::Bitwise {
+                from,
+                to,
+                mask,
+                xor,
+            } => named("bitwise", &|out| {
                 register(out, expr::BITWISE_SREG, *from);
                 register(out, expr::BITWISE_DREG, *to);
-                out.u32(expr::BITWISE_LEN, u32::try_from(mask.len()).unwrap_or(u32::MAX));
+                out.u32(
+                    expr::BITWISE_LEN,
+                    u32::try_from(mask.len()).unwrap_or(u32::MAX),
+                );
                 out.u32(expr::BITWISE_OP, 0);
                 out.nested(expr::BITWISE_MASK, |out| out.bytes(data::VALUE, mask));
                 out.nested(expr::BITWISE_XOR, |out| out.bytes(data::VALUE, xor));
             }),
-            Self::Compare { from, operator, value } => named("cmp", &|out| {
+            Self::Compare {
+                from,
+                operator,
+                value,
+            } => named("cmp", &|out| {
                 register(out, expr::CMP_SREG, *from);
                 out.u32(expr::CMP_OP, *operator);
                 out.nested(expr::CMP_DATA, |out| out.bytes(data::VALUE, value));
             }),
-            Self::Lookup { set, key, to, invert } => named("lookup", &|out| {
+            Self::Lookup {
+                set,
+                key,
+                to,
+                invert,
+            } => named("lookup", &|out| {
                 out.text(expr::LOOKUP_SET, set_name(set));
                 register(out, expr::LOOKUP_SREG, *key);
                 if let Some(to) = to {
@@ -44,7 +62,13 @@ impl Expression {
                 }
                 out.u32(expr::LOOKUP_FLAGS, u32::from(*invert));
             }),
-            Self::Dynset { set, operation, key, data, timeout } => named("dynset", &|out| {
+            Self::Dynset {
+                set,
+                operation,
+                key,
+                data,
+                timeout,
+            } => named("dynset", &|out| {
                 register(out, expr::DYNSET_SREG_KEY, *key);
                 if let Some(data) = data {
                     register(out, expr::DYNSET_SREG_DATA, *data);
@@ -54,7 +78,12 @@ impl Expression {
                 out.u64(expr::DYNSET_TIMEOUT, *timeout);
                 out.u32(expr::DYNSET_FLAGS, 0);
             }),
-            Self::Payload { base, offset, len, to } => named("payload", &|out| {
+            Self::Payload {
+                base,
+                offset,
+                len,
+                to,
+            } => named("payload", &|out| {
                 register(out, expr::PAYLOAD_DREG, *to);
                 out.u32(expr::PAYLOAD_BASE, *base);
                 out.u32(expr::PAYLOAD_OFFSET, *offset);
@@ -75,7 +104,14 @@ impl Expression {
                     out.u8(expr::CT_DIRECTION, direction);
                 }
             }),
-            Self::Hash { from, len, to, modulus, seed, offset } => named("hash", &|out| {
+            Self::Hash {
+                from,
+                len,
+                to,
+                modulus,
+                seed,
+                offset,
+            } => named("hash", &|out| {
                 register(out, expr::HASH_SREG, *from);
                 register(out, expr::HASH_DREG, *to);
                 out.u32(expr::HASH_LEN, *len);
@@ -88,7 +124,12 @@ impl Expression {
                 }
                 out.u32(expr::HASH_TYPE, 0);
             }),
-            Self::Numgen { to, modulus, kind, offset } => named("numgen", &|out| {
+            Self::Numgen {
+                to,
+                modulus,
+                kind,
+                offset,
+            } => named("numgen", &|out| {
                 register(out, expr::NUMGEN_DREG, *to);
                 out.u32(expr::NUMGEN_MODULUS, *modulus);
                 out.u32(expr::NUMGEN_TYPE, *kind);
@@ -99,11 +140,25 @@ impl Expression {
                 out.u32(expr::FIB_RESULT, *result);
                 out.u32(expr::FIB_FLAGS, *flags);
             }),
-            Self::Nat { kind, family, address, port, flags } => named("nat", &|out| {
+            Self::Nat {
+                kind,
+                family,
+                address,
+                port,
+                flags,
+            } => named("nat", &|out| {
                 out.u32(expr::NAT_TYPE, *kind);
                 out.u32(expr::NAT_FAMILY, *family);
-                range(out, *address, [expr::NAT_REG_ADDR_MIN, expr::NAT_REG_ADDR_MAX]);
-                range(out, *port, [expr::NAT_REG_PROTO_MIN, expr::NAT_REG_PROTO_MAX]);
+                range(
+                    out,
+                    *address,
+                    [expr::NAT_REG_ADDR_MIN, expr::NAT_REG_ADDR_MAX],
+                );
+                range(
+                    out,
+                    *port,
+                    [expr::NAT_REG_PROTO_MIN, expr::NAT_REG_PROTO_MAX],
+                );
                 if *flags != 0 {
                     out.u32(expr::NAT_FLAGS, *flags);
                 }
@@ -114,7 +169,11 @@ impl Expression {
                 }
             }),
             Self::Redirect { port, flags } => named("redir", &|out| {
-                range(out, *port, [expr::REDIR_PROTO_MIN, expr::REDIR_PROTO_MIN + 1]);
+                range(
+                    out,
+                    *port,
+                    [expr::REDIR_PROTO_MIN, expr::REDIR_PROTO_MIN + 1],
+                );
                 if *flags != 0 {
                     out.u32(expr::REDIR_FLAGS, *flags);
                 }

@@ -48,13 +48,21 @@ pub(super) fn take(waiting: &mut Vec<Fault>, request: Request) -> Faults {
             (Fault::RefuseMessage { message, errno }, Request::Batch { messages })
                 if met.injected.is_none() && message < messages =>
             {
-                met.injected = Some(super::batch::InjectedError { message: Some(message), errno });
+                met.injected = Some(super::batch::InjectedError {
+                    message: Some(message),
+                    errno,
+                });
             }
             (Fault::RefuseBatch(errno), Request::Batch { .. }) if met.injected.is_none() => {
-                met.injected = Some(super::batch::InjectedError { message: None, errno });
+                met.injected = Some(super::batch::InjectedError {
+                    message: None,
+                    errno,
+                });
             }
             (Fault::LoseAnswer, _) if !met.loses_answer => met.loses_answer = true,
-            (Fault::InterruptDump, Request::Dump) if !met.is_interrupted => met.is_interrupted = true,
+            (Fault::InterruptDump, Request::Dump) if !met.is_interrupted => {
+                met.is_interrupted = true;
+            }
             _ => return true,
         }
         false

@@ -7,8 +7,8 @@ use super::{
     model::ModelKernel,
     process::Process,
     uapi::{
-        BATCH_BEGIN, BATCH_END, LIST_ELEM, NFPROTO_INET, NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST, NLMSG_ERROR,
-        SUBSYS_NFTABLES, chain, data, elem, expr, msg, rule, set, table, verdict,
+        BATCH_BEGIN, BATCH_END, LIST_ELEM, NFPROTO_INET, NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST,
+        NLMSG_ERROR, SUBSYS_NFTABLES, chain, data, elem, expr, msg, rule, set, table, verdict,
     },
 };
 
@@ -65,12 +65,22 @@ impl ModelKernel {
     /// # Errors
     /// The error of the kernel, such as `EPERM` where the table is owned by the agent.
     pub fn apply_foreign_change(&self, of: &str, what: &ForeignChange) -> Result<(), Errno> {
-        let process = Process { name: "nft".to_owned(), pid: 4711 };
+        let process = Process {
+            name: "nft".to_owned(),
+            pid: 4711,
+        };
         let answers = self.ask_as(&process, &batch(&self.parts(of, what)));
         let errors = answers.iter().flat_map(|answer| message::messages(answer));
         let code = |message: message::Message<'_>| {
             (message.kind == NLMSG_ERROR)
-                .then(|| message.bytes.get(message::HEADER..)?.first_chunk().copied().map(i32::from_ne_bytes))
+                .then(|| {
+                    message
+                        .bytes
+                        .get(message::HEADER..)?
+                        .first_chunk()
+                        .copied()
+                        .map(i32::from_ne_bytes)
+                })
                 .flatten()
         };
         match errors.filter_map(code).find(|code| *code != 0) {
@@ -88,13 +98,24 @@ impl ModelKernel {
         let of_chain = |kind, flags, name: &str| {
             part(kind, flags, &|out| {
                 out.text(chain::TABLE, of);
-                out.text(if kind == msg::DELRULE { rule::CHAIN } else { chain::NAME }, name);
+                out.text(
+                    if kind == msg::DELRULE {
+                        rule::CHAIN
+                    } else {
+                        chain::NAME
+                    },
+                    name,
+                );
             })
         };
         match what {
             ForeignChange::FlushRuleset => vec![part(msg::DELTABLE, 0, &|_| ())],
-            ForeignChange::DeleteTable => vec![part(msg::DELTABLE, 0, &|out| out.text(table::NAME, of))],
-            ForeignChange::FlushTable => vec![part(msg::DELRULE, 0, &|out| out.text(rule::TABLE, of))],
+            ForeignChange::DeleteTable => {
+                vec![part(msg::DELTABLE, 0, &|out| out.text(table::NAME, of))]
+            }
+            ForeignChange::FlushTable => {
+                vec![part(msg::DELRULE, 0, &|out| out.text(rule::TABLE, of))]
+            }
             ForeignChange::PutToSleep => vec![part(msg::NEWTABLE, NLM_F_CREATE, &|out| {
                 out.text(table::NAME, of);
                 out.u32(table::FLAGS, table::F_DORMANT);
@@ -127,15 +148,23 @@ impl ModelKernel {
             ForeignChange::ReplaceValue { set, number } => match self.nth(of, set, *number) {
                 Some(key) => {
                     let other = self.addition(of, set);
-                    vec![element(of, set, &key, Change::Delete), element(of, set, &key, other)]
+                    vec![
+                        element(of, set, &key, Change::Delete),
+                        element(of, set, &key, other),
+                    ]
                 }
                 None => Vec::new(),
             },
             ForeignChange::AddElement { set } => {
                 let change = self.addition(of, set);
                 let state = self.0.lock();
-                let found = state.ruleset.table(NFPROTO_INET, of).and_then(|table| table.set(set));
-                let Some(found) = found else { return Vec::new() };
+                let found = state
+                    .ruleset
+                    .table(NFPROTO_INET, of)
+                    .and_then(|table| table.set(set));
+                let Some(found) = found else {
+                    return Vec::new();
+                };
                 let key = (vec![u8::MAX; found.declaration.key_len as usize], None);
                 vec![element(of, set, &key, change)]
             }
@@ -153,7 +182,11 @@ impl ModelKernel {
     /// The message that adds an element with a value that the agent never writes.
     fn addition(&self, of: &str, set: &str) -> Change {
         let state = self.0.lock();
-        match state.ruleset.table(NFPROTO_INET, of).and_then(|table| table.set(set)) {
+        match state
+            .ruleset
+            .table(NFPROTO_INET, of)
+            .and_then(|table| table.set(set))
+        {
             Some(found) if !found.has(set::F_MAP) => Change::Add,
             Some(found) if found.declaration.data_type != data::TYPE_VERDICT => {
                 Change::Ones(found.declaration.data_len)
@@ -165,7 +198,11 @@ impl ModelKernel {
     fn nth(&self, of: &str, set: &str, number: usize) -> Option<Key> {
         let state = self.0.lock();
         let set = state.ruleset.table(NFPROTO_INET, of)?.set(set)?;
-        let element = set.elements.iter().filter(|element| !element.is_end).nth(number)?;
+        let element = set
+            .elements
+            .iter()
+            .filter(|element| !element.is_end)
+            .nth(number)?;
         Some((element.key.clone(), element.key_end.clone()))
     }
 }
@@ -209,7 +246,9 @@ fn element(of: &str, set: &str, (key, end): &Key, change: Change) -> Part {
 }
 
 fn write_drop(out: &mut Writer) {
-    out.nested(data::VERDICT, |out| out.u32(data::VERDICT_CODE, verdict::DROP.cast_unsigned()));
+    out.nested(data::VERDICT, |out| {
+        out.u32(data::VERDICT_CODE, verdict::DROP.cast_unsigned());
+    });
 }
 
 /// A batch of messages of the family `inet`, each of which is acknowledged.
@@ -228,7 +267,11 @@ pub(crate) fn batch(parts: &[Part]) -> Vec<u8> {
             flags: NLM_F_REQUEST | NLM_F_ACK | flags,
             sequence,
             port: 0,
-            family: if *kind == msg::DELTABLE && attributes.is_empty() { 0 } else { NFPROTO_INET },
+            family: if *kind == msg::DELTABLE && attributes.is_empty() {
+                0
+            } else {
+                NFPROTO_INET
+            },
             resource: 0,
         };
         bytes.extend_from_slice(&frame.write(|out| out.0.extend_from_slice(attributes)));

@@ -44,12 +44,18 @@ pub(crate) struct Parsed<'a> {
 /// `nf_tables_expr_parse`; `missing` are names whose modules the kernel lacks.
 pub(crate) fn parse<'a>(attribute: Attribute<'a>, missing: &[String]) -> Result<Parsed<'a>> {
     let nested = attribute.nested();
-    let Some(name) = nested.text(expr::NAME) else { return refuse(Errno::EINVAL) };
+    let Some(name) = nested.text(expr::NAME) else {
+        return refuse(Errno::EINVAL);
+    };
     if !NAMES.contains(&name) || missing.iter().any(|missing| missing == name) {
         return refuse(Errno::ENOENT);
     }
     let attributes = nested.nested(expr::DATA).unwrap_or(Attributes::new(&[], 0));
-    let parsed = Parsed { name, attributes, at: attribute.at };
+    let parsed = Parsed {
+        name,
+        attributes,
+        at: attribute.at,
+    };
     // The kernel selects the variant of these expressions before any other check.
     match name {
         // It reads or writes, not both.
@@ -87,10 +93,13 @@ impl Scope<'_> {
 
     /// `nft_set_lookup_global`
     fn set(&self, name: Option<&str>, id: Option<u32>) -> Result<Handle> {
-        let named = name.and_then(|name| self.table.set(name)).map(|set| set.handle);
+        let named = name
+            .and_then(|name| self.table.set(name))
+            .map(|set| set.handle);
         let by_id = || {
             let id = id?;
-            let is_it = |(known, set): &&(u32, Handle)| *known == id && self.table.sets.contains_key(set);
+            let is_it =
+                |(known, set): &&(u32, Handle)| *known == id && self.table.sets.contains_key(set);
             self.set_ids.iter().rev().find(is_it).map(|(_, set)| *set)
         };
         named.or_else(by_id).ok_or(Errno::ENOENT.into())
@@ -98,11 +107,18 @@ impl Scope<'_> {
 
     /// `nf_tables_bind_set`
     fn bind(&mut self, set: Handle, is_map: bool) -> Result<()> {
-        let Some(found) = self.table.sets.get(&set) else { return refuse(Errno::ENOENT) };
+        let Some(found) = self.table.sets.get(&set) else {
+            return refuse(Errno::ENOENT);
+        };
         if found.is_anonymous() && !found.bindings.is_empty() {
             return refuse(Errno::EBUSY);
         }
-        let binding = Binding { chain: self.chain, rule: self.rule, is_map, is_gone: false };
+        let binding = Binding {
+            chain: self.chain,
+            rule: self.rule,
+            is_map,
+            is_gone: false,
+        };
         if let Some(found) = self.table.set_mut(set) {
             found.bindings.push(binding);
             found.is_unbound = false;
@@ -122,7 +138,9 @@ pub(crate) fn read_data(
     let nested = attribute.nested();
     match (nested.get(data::VALUE), nested.get(data::VERDICT)) {
         (Some(value), _) if !is_verdict => read_value(value, len, max).map(Data::Value),
-        (None, Some(verdict)) if is_verdict => read_verdict(table, verdict.nested()).map(Data::Verdict),
+        (None, Some(verdict)) if is_verdict => {
+            read_verdict(table, verdict.nested()).map(Data::Verdict)
+        }
         _ => refuse(Errno::EINVAL),
     }
 }
@@ -148,14 +166,20 @@ pub(crate) fn read_plain(attribute: Attribute<'_>, len: u32, max: usize) -> Resu
 
 /// `nft_verdict_init`
 fn read_verdict(table: &mut Table, attributes: Attributes<'_>) -> Result<Verdict> {
-    let Some(code) = attributes.u32(data::VERDICT_CODE)? else { return refuse(Errno::EINVAL) };
+    let Some(code) = attributes.u32(data::VERDICT_CODE)? else {
+        return refuse(Errno::EINVAL);
+    };
     let code = code.cast_signed();
     let mut verdict = Verdict { code, chain: None };
     match code {
         verdict::ACCEPT | verdict::DROP | verdict::CONTINUE | verdict::BREAK | verdict::RETURN => {}
         verdict::JUMP | verdict::GOTO => {
-            let Some(name) = attributes.text(data::VERDICT_CHAIN) else { return refuse(Errno::EINVAL) };
-            let Some(chain) = table.chain(name) else { return refuse(Errno::ENOENT) };
+            let Some(name) = attributes.text(data::VERDICT_CHAIN) else {
+                return refuse(Errno::EINVAL);
+            };
+            let Some(chain) = table.chain(name) else {
+                return refuse(Errno::ENOENT);
+            };
             if chain.base.is_some() {
                 return refuse(Errno::EOPNOTSUPP);
             }
@@ -184,13 +208,20 @@ fn required(attributes: Attributes<'_>, kind: u16) -> Result<u32> {
 }
 
 fn needs(attributes: Attributes<'_>, kinds: &[u16]) -> Result<()> {
-    if kinds.iter().all(|kind| attributes.has(*kind)) { Ok(()) } else { refuse(Errno::EINVAL) }
+    if kinds.iter().all(|kind| attributes.has(*kind)) {
+        Ok(())
+    } else {
+        refuse(Errno::EINVAL)
+    }
 }
 
 impl Parsed<'_> {
     fn payload_bounds(self) -> Result<(u32, u32, u32)> {
         let attributes = self.attributes;
-        needs(attributes, &[expr::PAYLOAD_BASE, expr::PAYLOAD_OFFSET, expr::PAYLOAD_LEN])?;
+        needs(
+            attributes,
+            &[expr::PAYLOAD_BASE, expr::PAYLOAD_OFFSET, expr::PAYLOAD_LEN],
+        )?;
         let base = required(attributes, expr::PAYLOAD_BASE)?;
         if base > expr::TRANSPORT_HEADER {
             return refuse(Errno::EOPNOTSUPP);
@@ -225,14 +256,23 @@ impl Parsed<'_> {
             "cmp" => {
                 let (operator, value) = self.comparison()?;
                 let from = scope.load(self.attributes.get(expr::CMP_SREG), length(&value))?;
-                Ok(Expression::Compare { from, operator, value })
+                Ok(Expression::Compare {
+                    from,
+                    operator,
+                    value,
+                })
             }
             "lookup" => self.lookup(scope),
             "dynset" => self.dynset(scope),
             "payload" => {
                 let (base, offset, len) = self.payload_bounds()?;
                 let to = scope.store(self.attributes.get(expr::PAYLOAD_DREG), len)?;
-                Ok(Expression::Payload { base, offset, len, to })
+                Ok(Expression::Payload {
+                    base,
+                    offset,
+                    len,
+                    to,
+                })
             }
             "meta" if self.attributes.has(expr::META_SREG) => {
                 let key = required(self.attributes, expr::META_KEY)?;
@@ -245,7 +285,9 @@ impl Parsed<'_> {
             }
             "meta" => {
                 let key = required(self.attributes, expr::META_KEY)?;
-                let Some(len) = meta_len(key) else { return refuse(Errno::EOPNOTSUPP) };
+                let Some(len) = meta_len(key) else {
+                    return refuse(Errno::EOPNOTSUPP);
+                };
                 let to = scope.store(self.attributes.get(expr::META_DREG), len)?;
                 Ok(Expression::Meta { key, to })
             }
@@ -278,7 +320,9 @@ impl Parsed<'_> {
         let attributes = self.attributes;
         needs(attributes, &[expr::IMMEDIATE_DREG, expr::IMMEDIATE_DATA])?;
         let is_verdict = required(attributes, expr::IMMEDIATE_DREG)? == 0;
-        let Some(attribute) = attributes.get(expr::IMMEDIATE_DATA) else { return refuse(Errno::EINVAL) };
+        let Some(attribute) = attributes.get(expr::IMMEDIATE_DATA) else {
+            return refuse(Errno::EINVAL);
+        };
         let data = read_data(scope.table, attribute, is_verdict, 0, 16)?;
         let stored = match &data {
             Data::Verdict(_) => Ok(Register::VERDICT),
@@ -295,7 +339,10 @@ impl Parsed<'_> {
 
     fn bitwise(self, scope: &mut Scope<'_>) -> Result<Expression> {
         let attributes = self.attributes;
-        needs(attributes, &[expr::BITWISE_SREG, expr::BITWISE_DREG, expr::BITWISE_LEN])?;
+        needs(
+            attributes,
+            &[expr::BITWISE_SREG, expr::BITWISE_DREG, expr::BITWISE_LEN],
+        )?;
         let len = small(attributes, expr::BITWISE_LEN)?;
         let from = scope.load(attributes.get(expr::BITWISE_SREG), len)?;
         let to = scope.store(attributes.get(expr::BITWISE_DREG), len)?;
@@ -303,10 +350,18 @@ impl Parsed<'_> {
             // Shifts and the like are not modelled.
             return refuse(Errno::EOPNOTSUPP);
         }
-        match (attributes.get(expr::BITWISE_MASK), attributes.get(expr::BITWISE_XOR)) {
+        match (
+            attributes.get(expr::BITWISE_MASK),
+            attributes.get(expr::BITWISE_XOR),
+        ) {
             (Some(mask), Some(xor)) => {
                 let operand = |attribute| read_plain(attribute, len, 16);
-                Ok(Expression::Bitwise { from, to, mask: operand(mask)?, xor: operand(xor)? })
+                Ok(Expression::Bitwise {
+                    from,
+                    to,
+                    mask: operand(mask)?,
+                    xor: operand(xor)?,
+                })
             }
             _ => refuse(Errno::EINVAL),
         }
@@ -317,7 +372,9 @@ impl Parsed<'_> {
         needs(attributes, &[expr::LOOKUP_SET, expr::LOOKUP_SREG])?;
         let id = attributes.u32(expr::LOOKUP_SET_ID)?;
         let handle = scope.set(attributes.text(expr::LOOKUP_SET), id)?;
-        let Some(found) = scope.table.sets.get(&handle) else { return refuse(Errno::ENOENT) };
+        let Some(found) = scope.table.sets.get(&handle) else {
+            return refuse(Errno::ENOENT);
+        };
         let (declaration, is_map) = (found.declaration.clone(), found.has(set::F_MAP));
         let key = scope.load(attributes.get(expr::LOOKUP_SREG), declaration.key_len)?;
         let flags = attributes.u32(expr::LOOKUP_FLAGS)?.unwrap_or_default();
@@ -337,15 +394,29 @@ impl Parsed<'_> {
             None => None,
         };
         scope.bind(handle, is_map)?;
-        Ok(Expression::Lookup { set: handle, key, to, invert })
+        Ok(Expression::Lookup {
+            set: handle,
+            key,
+            to,
+            invert,
+        })
     }
 
     fn dynset(self, scope: &mut Scope<'_>) -> Result<Expression> {
         let attributes = self.attributes;
-        needs(attributes, &[expr::DYNSET_SET_NAME, expr::DYNSET_OP, expr::DYNSET_SREG_KEY])?;
+        needs(
+            attributes,
+            &[
+                expr::DYNSET_SET_NAME,
+                expr::DYNSET_OP,
+                expr::DYNSET_SREG_KEY,
+            ],
+        )?;
         let id = attributes.u32(expr::DYNSET_SET_ID)?;
         let handle = scope.set(attributes.text(expr::DYNSET_SET_NAME), id)?;
-        let Some(found) = scope.table.sets.get(&handle) else { return refuse(Errno::ENOENT) };
+        let Some(found) = scope.table.sets.get(&handle) else {
+            return refuse(Errno::ENOENT);
+        };
         if !found.can_be_updated() {
             return refuse(Errno::EOPNOTSUPP);
         }
@@ -372,16 +443,27 @@ impl Parsed<'_> {
             None => None,
         };
         scope.bind(handle, is_map)?;
-        Ok(Expression::Dynset { set: handle, operation, key, data, timeout: timeout.unwrap_or_default() })
+        Ok(Expression::Dynset {
+            set: handle,
+            operation,
+            key,
+            data,
+            timeout: timeout.unwrap_or_default(),
+        })
     }
 
     fn conntrack(self, scope: &mut Scope<'_>) -> Result<Expression> {
         let attributes = self.attributes;
         needs(attributes, &[expr::CT_KEY, expr::CT_DREG])?;
         let key = required(attributes, expr::CT_KEY)?;
-        let direction = attributes.get(expr::CT_DIRECTION).map(Attribute::u8).transpose()?;
+        let direction = attributes
+            .get(expr::CT_DIRECTION)
+            .map(Attribute::u8)
+            .transpose()?;
         let len = match key {
-            expr::CT_STATE | expr::CT_STATUS if direction.is_some() => return refuse(Errno::EINVAL),
+            expr::CT_STATE | expr::CT_STATUS if direction.is_some() => {
+                return refuse(Errno::EINVAL);
+            }
             expr::CT_PROTOCOL => 1,
             expr::CT_PROTO_DST | expr::CT_DST_IP | expr::CT_DST_IP6 if direction.is_none() => {
                 return refuse(Errno::EINVAL);
@@ -404,7 +486,15 @@ impl Parsed<'_> {
         if attributes.u32(expr::HASH_TYPE)?.unwrap_or_default() != 0 {
             return refuse(Errno::EOPNOTSUPP);
         }
-        needs(attributes, &[expr::HASH_SREG, expr::HASH_DREG, expr::HASH_LEN, expr::HASH_MODULUS])?;
+        needs(
+            attributes,
+            &[
+                expr::HASH_SREG,
+                expr::HASH_DREG,
+                expr::HASH_LEN,
+                expr::HASH_MODULUS,
+            ],
+        )?;
         let offset = attributes.u32(expr::HASH_OFFSET)?.unwrap_or_default();
         let len = small(attributes, expr::HASH_LEN)?;
         if len == 0 {
@@ -415,12 +505,22 @@ impl Parsed<'_> {
         bounded(modulus, offset)?;
         let seed = attributes.u32(expr::HASH_SEED)?;
         let to = scope.store(attributes.get(expr::HASH_DREG), 4)?;
-        Ok(Expression::Hash { from, len, to, modulus, seed, offset })
+        Ok(Expression::Hash {
+            from,
+            len,
+            to,
+            modulus,
+            seed,
+            offset,
+        })
     }
 
     fn numgen(self, scope: &mut Scope<'_>) -> Result<Expression> {
         let attributes = self.attributes;
-        needs(attributes, &[expr::NUMGEN_DREG, expr::NUMGEN_MODULUS, expr::NUMGEN_TYPE])?;
+        needs(
+            attributes,
+            &[expr::NUMGEN_DREG, expr::NUMGEN_MODULUS, expr::NUMGEN_TYPE],
+        )?;
         let kind = required(attributes, expr::NUMGEN_TYPE)?;
         if kind > expr::NUMGEN_RANDOM {
             return refuse(Errno::EINVAL);
@@ -429,17 +529,26 @@ impl Parsed<'_> {
         let modulus = required(attributes, expr::NUMGEN_MODULUS)?;
         bounded(modulus, offset)?;
         let to = scope.store(attributes.get(expr::NUMGEN_DREG), 4)?;
-        Ok(Expression::Numgen { to, modulus, kind, offset })
+        Ok(Expression::Numgen {
+            to,
+            modulus,
+            kind,
+            offset,
+        })
     }
 
     fn fib(self, scope: &mut Scope<'_>) -> Result<Expression> {
         let attributes = self.attributes;
-        needs(attributes, &[expr::FIB_DREG, expr::FIB_RESULT, expr::FIB_FLAGS])?;
+        needs(
+            attributes,
+            &[expr::FIB_DREG, expr::FIB_RESULT, expr::FIB_FLAGS],
+        )?;
         let flags = required(attributes, expr::FIB_FLAGS)?;
         let addresses = flags & (expr::FIB_F_SADDR | expr::FIB_F_DADDR);
         let result = required(attributes, expr::FIB_RESULT)?;
         // Other flags and results are not modelled.
-        if flags != addresses || !addresses.is_power_of_two() || result != expr::FIB_RESULT_ADDRTYPE {
+        if flags != addresses || !addresses.is_power_of_two() || result != expr::FIB_RESULT_ADDRTYPE
+        {
             return refuse(Errno::EINVAL);
         }
         let to = scope.store(attributes.get(expr::FIB_DREG), 4)?;
@@ -474,7 +583,13 @@ impl Parsed<'_> {
         let address = range(expr::NAT_REG_ADDR_MIN, expr::NAT_REG_ADDR_MAX, len)?;
         let port = range(expr::NAT_REG_PROTO_MIN, expr::NAT_REG_PROTO_MAX, 2)?;
         let implied = u32::from(address.is_some()) | u32::from(port.is_some()) << 1;
-        Ok(Expression::Nat { kind, family, address, port, flags: flags | implied })
+        Ok(Expression::Nat {
+            kind,
+            family,
+            address,
+            port,
+            flags: flags | implied,
+        })
     }
 
     fn redirect(self, scope: &Scope<'_>) -> Result<Expression> {
@@ -483,12 +598,22 @@ impl Parsed<'_> {
         if flags & !NAT_RANGE_MASK != 0 {
             return refuse(Errno::EINVAL);
         }
-        Ok(Expression::Redirect { port, flags: flags | u32::from(port.is_some()) << 1 })
+        Ok(Expression::Redirect {
+            port,
+            flags: flags | u32::from(port.is_some()) << 1,
+        })
     }
 
     /// Two registers; the second defaults to the first.
-    fn range(self, scope: &Scope<'_>, [min, max]: [u16; 2], len: u32) -> Result<Option<[Register; 2]>> {
-        let Some(first) = self.attributes.get(min) else { return Ok(None) };
+    fn range(
+        self,
+        scope: &Scope<'_>,
+        [min, max]: [u16; 2],
+        len: u32,
+    ) -> Result<Option<[Register; 2]>> {
+        let Some(first) = self.attributes.get(min) else {
+            return Ok(None);
+        };
         let first = scope.load(Some(first), len)?;
         let last = match self.attributes.get(max) {
             Some(last) => scope.load(Some(last), len)?,

@@ -23,13 +23,22 @@ impl<'a> Message<'a> {
     /// The first message in `bytes`, and the bytes after it.
     pub(crate) fn first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let header = bytes.first_chunk::<HEADER>()?;
-        let word =
-            |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let word = |at: usize| {
+            u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
         let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let length = word(0) as usize;
         let whole = bytes.get(..length).filter(|whole| whole.len() >= HEADER)?;
-        let message = Self { kind: half(4), flags: half(6), sequence: word(8), bytes: whole };
-        Some((message, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
+        let message = Self {
+            kind: half(4),
+            flags: half(6),
+            sequence: word(8),
+            bytes: whole,
+        };
+        Some((
+            message,
+            bytes.get(length.next_multiple_of(4)..).unwrap_or_default(),
+        ))
     }
 
     /// Whether it is long enough for the header of nfnetlink.
@@ -51,11 +60,16 @@ impl<'a> Message<'a> {
     }
 
     pub(crate) fn resource(&self) -> u16 {
-        self.bytes.get(HEADER + 2..HEADER + 4).map_or(0, |id| u16::from_be_bytes([id[0], id[1]]))
+        self.bytes
+            .get(HEADER + 2..HEADER + 4)
+            .map_or(0, |id| u16::from_be_bytes([id[0], id[1]]))
     }
 
     pub(crate) fn attributes(&self) -> Attributes<'a> {
-        Attributes::new(self.bytes.get(HEADER + NFGEN..).unwrap_or_default(), HEADER + NFGEN)
+        Attributes::new(
+            self.bytes.get(HEADER + NFGEN..).unwrap_or_default(),
+            HEADER + NFGEN,
+        )
     }
 
     pub(crate) fn has(&self, flag: u16) -> bool {
@@ -120,7 +134,10 @@ pub(crate) fn acknowledgement(of: &Message<'_>, port: u32, refused: Option<Refus
         flags |= NLM_F_ACK_TLVS;
         let mut writer = Writer(payload);
         // This field is in host byte order.
-        writer.bytes(NLMSGERR_ATTR_OFFS, &u32::try_from(at).unwrap_or_default().to_ne_bytes());
+        writer.bytes(
+            NLMSGERR_ATTR_OFFS,
+            &u32::try_from(at).unwrap_or_default().to_ne_bytes(),
+        );
         payload = writer.0;
     }
     raw(NLMSG_ERROR, flags, of.sequence, port, &payload)

@@ -44,7 +44,9 @@ impl ModelKernel {
             ("net/ipv4/conf/all/forwarding", "1"),
             ("net/ipv6/conf/all/forwarding", "1"),
         ];
-        let settings = settings.map(|(path, value)| (path.to_owned(), value.to_owned())).into();
+        let settings = settings
+            .map(|(path, value)| (path.to_owned(), value.to_owned()))
+            .into();
         Self(Arc::new(Mutex::new(State::new(settings))))
     }
 
@@ -80,7 +82,9 @@ impl ModelKernel {
 
     /// All listeners to changes of tables lose notifications.
     pub fn overflow_notifications(&self) {
-        self.0.lock().tell(NetlinkProtocol::Netfilter, 0, &ListenerEvent::Overflow);
+        self.0
+            .lock()
+            .tell(NetlinkProtocol::Netfilter, 0, &ListenerEvent::Overflow);
     }
 
     /// Another program or an operator changes the routing.
@@ -154,14 +158,21 @@ impl ModelKernel {
     /// The server of a connection has replied.
     pub fn answer(&self, id: u32) {
         let mut state = self.0.lock();
-        for connection in state.connections.iter_mut().filter(|connection| connection.id == id) {
+        for connection in state
+            .connections
+            .iter_mut()
+            .filter(|connection| connection.id == id)
+        {
             connection.status |= status::SEEN_REPLY;
         }
     }
 
     /// Forgets these tracked connections, as if their ends had closed them.
     pub fn close_connections(&self, is_closed: impl Fn(&Connection) -> bool) {
-        self.0.lock().connections.retain(|connection| !is_closed(connection));
+        self.0
+            .lock()
+            .connections
+            .retain(|connection| !is_closed(connection));
     }
 
     /// How often a socket waited for an answer that was not sent: with a real kernel it would wait endlessly.
@@ -185,7 +196,13 @@ impl Kernel for ModelKernel {
         let port = state.next_port();
         let (process, send_limit) = (state.process.clone(), state.send_limit);
         drop(state);
-        Ok(Box::new(ModelSocket::new(Arc::clone(&self.0), protocol, port, process, send_limit)))
+        Ok(Box::new(ModelSocket::new(
+            Arc::clone(&self.0),
+            protocol,
+            port,
+            process,
+            send_limit,
+        )))
     }
 
     fn listen(&self, protocol: NetlinkProtocol, _: &[u32], own: u32) -> io::Result<Subscription> {
@@ -194,11 +211,19 @@ impl Kernel for ModelKernel {
         state.listeners.insert(id, Listener::new(protocol, own));
         drop(state);
         let membership = ModelMembership::new(Arc::clone(&self.0), id);
-        Ok((Box::new(ModelNotifications::new(Arc::clone(&self.0), id)), Box::new(membership)))
+        Ok((
+            Box::new(ModelNotifications::new(Arc::clone(&self.0), id)),
+            Box::new(membership),
+        ))
     }
 
     fn setting(&self, path: &str) -> io::Result<String> {
-        self.0.lock().settings.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.0
+            .lock()
+            .settings
+            .get(path)
+            .cloned()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn set_setting(&self, path: &str, value: &str) -> io::Result<()> {
@@ -213,9 +238,14 @@ impl Kernel for ModelKernel {
 
     fn settings(&self, folder: &str) -> io::Result<Vec<String>> {
         let state = self.0.lock();
-        let below = state.settings.keys().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
-        let mut names: Vec<String> =
-            below.filter_map(|path| path.split('/').next()).map(str::to_owned).collect();
+        let below = state
+            .settings
+            .keys()
+            .filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
+        let mut names: Vec<String> = below
+            .filter_map(|path| path.split('/').next())
+            .map(str::to_owned)
+            .collect();
         names.dedup();
         Ok(names)
     }

@@ -25,7 +25,11 @@ impl Notice {
     fn new(kind: u8, table: &Table, fill: impl FnOnce(&mut Writer)) -> Self {
         let mut writer = Writer::default();
         fill(&mut writer);
-        Self { kind, family: table.family, attributes: writer.0 }
+        Self {
+            kind,
+            family: table.family,
+            attributes: writer.0,
+        }
     }
 
     pub(super) fn table(kind: u8, table: &Table) -> Self {
@@ -37,7 +41,9 @@ impl Notice {
     }
 
     pub(super) fn rule(kind: u8, table: &Table, chain: &Chain, rule: &Rule) -> Self {
-        Self::new(kind, table, |out| dump::write_rule(table, chain, rule, None, out))
+        Self::new(kind, table, |out| {
+            dump::write_rule(table, chain, rule, None, out);
+        })
     }
 
     pub(super) fn set(kind: u8, table: &Table, set: &Set) -> Self {
@@ -51,18 +57,30 @@ impl Notice {
             out.text(elem::LIST_TABLE, &table.name);
             out.text(elem::LIST_SET, name);
             out.nested(elem::LIST_ELEMENTS, |list| {
-                list.nested(LIST_ELEM, |out| dump::write_element(table, element, of_set, 0, out));
+                list.nested(LIST_ELEM, |out| {
+                    dump::write_element(table, element, of_set, 0, out);
+                });
             });
         })
     }
 
     /// The message for a transaction that creates this generation.
     pub(super) fn write(&self, generation: u32, port: u32, sequence: u32) -> Vec<u8> {
-        let is_new = [msg::NEWTABLE, msg::NEWCHAIN, msg::NEWRULE, msg::NEWSET, msg::NEWSETELEM];
+        let is_new = [
+            msg::NEWTABLE,
+            msg::NEWCHAIN,
+            msg::NEWRULE,
+            msg::NEWSET,
+            msg::NEWSETELEM,
+        ];
         let frame = Frame {
             subsystem: SUBSYS_NFTABLES,
             kind: self.kind,
-            flags: if is_new.contains(&self.kind) { NLM_F_CREATE | NLM_F_APPEND } else { 0 },
+            flags: if is_new.contains(&self.kind) {
+                NLM_F_CREATE | NLM_F_APPEND
+            } else {
+                0
+            },
             sequence,
             port,
             family: self.family,

@@ -16,9 +16,10 @@ use std::{
 pub use self::routes::router;
 use self::{
     constants::{
-        ADDRESS_HEADER, DELADDR, DELNEXTHOP, DELROUTE, DELRULE, EXTERNAL, GETADDR, GETNEXTHOP, GETROUTE,
-        GETRULE, IFA_LOCAL, IFF_UP, LOOPBACK, NEWADDR, NEWLINK, NEWNEXTHOP, NEWROUTE, NEWRULE,
-        NEXTHOP_HEADER, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, PODS, ROUTE_HEADER, RULE_HEADER,
+        ADDRESS_HEADER, DELADDR, DELNEXTHOP, DELROUTE, DELRULE, EXTERNAL, GETADDR, GETNEXTHOP,
+        GETROUTE, GETRULE, IFA_LOCAL, IFF_UP, LOOPBACK, NEWADDR, NEWLINK, NEWNEXTHOP, NEWROUTE,
+        NEWRULE, NEXTHOP_HEADER, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, PODS, ROUTE_HEADER,
+        RULE_HEADER,
     },
     nexthops::NextHops,
     object::{Object, family_of},
@@ -122,15 +123,27 @@ impl Routing {
                 }
                 // Who attaches pods gives them their routes again.
                 let routes = routes::pod_routes().map(|route| route.message(NEWROUTE, 0, 0, 0));
-                [link_message(PODS, true)].into_iter().chain(routes).collect()
+                [link_message(PODS, true)]
+                    .into_iter()
+                    .chain(routes)
+                    .collect()
             }
             RoutingChange::DeleteRoute(at) => {
-                let key = self.routes.keys().nth(at % self.routes.len().max(1)).copied();
+                let key = self
+                    .routes
+                    .keys()
+                    .nth(at % self.routes.len().max(1))
+                    .copied();
                 let route = key.and_then(|key| self.routes.remove(&key));
-                route.map(|route| route.object.message(DELROUTE, 0, 0, 0)).into_iter().collect()
+                route
+                    .map(|route| route.object.message(DELROUTE, 0, 0, 0))
+                    .into_iter()
+                    .collect()
             }
             RoutingChange::DeleteNextHop(at) => {
-                let Some(id) = self.nexthops.nth(at) else { return Vec::new() };
+                let Some(id) = self.nexthops.nth(at) else {
+                    return Vec::new();
+                };
                 let (notices, dead) = self.nexthops.remove(id);
                 self.routes.retain(|_, route| !route.uses(0, &dead));
                 notices
@@ -147,19 +160,33 @@ impl Routing {
 
     /// The objects that programs have made, a line each.
     pub(super) fn listing(&self) -> BTreeSet<String> {
-        let routes = self.routes.values().map(|route| format!("route {:?}", route.object));
+        let routes = self
+            .routes
+            .values()
+            .map(|route| format!("route {:?}", route.object));
         let rules = self.rules.iter().map(|rule| format!("rule {rule:?}"));
         routes.chain(rules).chain(self.nexthops.listing()).collect()
     }
 
     /// Where packets to an address go that is in a table of ours.
     pub(super) fn forwarding(&self, address: IpAddr, table: u32) -> Forwarding {
-        let local = self.routes.iter().find(|(key, _)| key.is_to(address, routes::LOCAL_TABLE));
-        let found = local.or_else(|| self.routes.iter().find(|(key, _)| key.is_to(address, table)));
-        let Some((_, route)) = found else { return Forwarding::Default };
+        let local = self
+            .routes
+            .iter()
+            .find(|(key, _)| key.is_to(address, routes::LOCAL_TABLE));
+        let found = local.or_else(|| {
+            self.routes
+                .iter()
+                .find(|(key, _)| key.is_to(address, table))
+        });
+        let Some((_, route)) = found else {
+            return Forwarding::Default;
+        };
         match (route.kind(), route.group()) {
             (routes::RTN_LOCAL, _) => Forwarding::Local,
-            (routes::RTN_UNICAST, Some(group)) => Forwarding::NextHops(self.nexthops.gateways(group)),
+            (routes::RTN_UNICAST, Some(group)) => {
+                Forwarding::NextHops(self.nexthops.gateways(group))
+            }
             _ => Forwarding::Dropped,
         }
     }
@@ -190,7 +217,8 @@ impl Routing {
             DELRULE => self.delete_rule(message, port),
             NEWNEXTHOP => {
                 let object = Object::read(message, NEXTHOP_HEADER)?;
-                self.nexthops.add(object.clone(), message.flags, &self.links)?;
+                self.nexthops
+                    .add(object.clone(), message.flags, &self.links)?;
                 Ok(vec![object.message(NEWNEXTHOP, 0, 0, port)])
             }
             DELNEXTHOP => {
@@ -223,9 +251,17 @@ impl Routing {
 
     fn delete_route(&mut self, message: &Message<'_>, port: u32) -> Result<Notices> {
         let wanted = Object::read(message, ROUTE_HEADER)?;
-        let found = self.routes.iter().find(|(key, route)| route.is_meant_by(key, &wanted));
-        let Some(key) = found.map(|(key, _)| *key) else { return refuse(Errno::ESRCH) };
-        let notice = self.routes.remove(&key).map(|route| route.object.message(DELROUTE, 0, 0, port));
+        let found = self
+            .routes
+            .iter()
+            .find(|(key, route)| route.is_meant_by(key, &wanted));
+        let Some(key) = found.map(|(key, _)| *key) else {
+            return refuse(Errno::ESRCH);
+        };
+        let notice = self
+            .routes
+            .remove(&key)
+            .map(|route| route.object.message(DELROUTE, 0, 0, port));
         Ok(notice.into_iter().collect())
     }
 
@@ -251,7 +287,9 @@ impl Routing {
     /// else is behind the router.
     fn look_up(&self, message: &Message<'_>, port: u32) -> Result<Vec<u8>> {
         let request = Object::read(message, ROUTE_HEADER)?;
-        let Some(destination) = request.address(routes::RTA_DST) else { return refuse(Errno::EINVAL) };
+        let Some(destination) = request.address(routes::RTA_DST) else {
+            return refuse(Errno::EINVAL);
+        };
         let is_here = routes::is_local_pod(destination) && self.links.get(&PODS) == Some(&true);
         let interface = if is_here { PODS } else { EXTERNAL };
         let mut route = request.clone();
@@ -275,26 +313,44 @@ impl Routing {
         let sequence = message.sequence;
         let mut pieces: Vec<Vec<u8>> = match message.kind {
             GETADDR => {
-                let addresses = self.addresses.iter().filter(|(address, _)| has_family(family_of(**address)));
+                let addresses = self
+                    .addresses
+                    .iter()
+                    .filter(|(address, _)| has_family(family_of(**address)));
                 let write = |(address, link): (&IpAddr, &u32)| {
                     address_message(NEWADDR, *address, *link, flags, sequence, port)
                 };
                 addresses.map(write).collect()
             }
             GETROUTE => {
-                let protocol = message.bytes.get(message::HEADER + routes::PROTOCOL).copied().unwrap_or(0);
-                let routes = self.routes.values().map(|route| &route.object).filter(|object| {
-                    has_family(object.header[0]) && [0, object.header[routes::PROTOCOL]].contains(&protocol)
-                });
-                routes.map(|object| object.message(NEWROUTE, flags, sequence, port)).collect()
+                let protocol = message
+                    .bytes
+                    .get(message::HEADER + routes::PROTOCOL)
+                    .copied()
+                    .unwrap_or(0);
+                let routes = self
+                    .routes
+                    .values()
+                    .map(|route| &route.object)
+                    .filter(|object| {
+                        has_family(object.header[0])
+                            && [0, object.header[routes::PROTOCOL]].contains(&protocol)
+                    });
+                routes
+                    .map(|object| object.message(NEWROUTE, flags, sequence, port))
+                    .collect()
             }
             GETRULE => {
                 let rules = self.rules.iter().filter(|rule| has_family(rule.header[0]));
-                rules.map(|rule| rule.message(NEWRULE, flags, sequence, port)).collect()
+                rules
+                    .map(|rule| rule.message(NEWRULE, flags, sequence, port))
+                    .collect()
             }
-            _ => {
-                self.nexthops.all().map(|object| object.message(NEWNEXTHOP, flags, sequence, port)).collect()
-            }
+            _ => self
+                .nexthops
+                .all()
+                .map(|object| object.message(NEWNEXTHOP, flags, sequence, port))
+                .collect(),
         };
         pieces.push(message::done(flags, sequence, port));
         pieces
@@ -308,7 +364,13 @@ const fn is_request(kind: u16) -> bool {
 fn link_message(index: u32, is_up: bool) -> Vec<u8> {
     let flags = if is_up { IFF_UP } else { 0 };
     // `struct ifinfomsg`: family, padding, type, index, flags, changed flags.
-    let payload = [[0; 4], index.to_ne_bytes(), flags.to_ne_bytes(), IFF_UP.to_ne_bytes()].concat();
+    let payload = [
+        [0; 4],
+        index.to_ne_bytes(),
+        flags.to_ne_bytes(),
+        IFF_UP.to_ne_bytes(),
+    ]
+    .concat();
     message::raw(NEWLINK, 0, 0, 0, &payload)
 }
 
@@ -325,7 +387,10 @@ fn address_message(
     header[0] = family_of(address);
     header[1] = if is_ipv4 { 24 } else { 64 };
     header[4..].copy_from_slice(&interface.to_ne_bytes());
-    let mut object = Object { header, attributes: BTreeMap::new() };
+    let mut object = Object {
+        header,
+        attributes: BTreeMap::new(),
+    };
     // The kernel sends this for IPv4 always; for IPv6 it is enough for a reader.
     object.set_address(if is_ipv4 { IFA_LOCAL } else { 1 }, address);
     object.message(kind, flags, sequence, port)

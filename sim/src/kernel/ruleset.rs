@@ -123,7 +123,9 @@ pub(crate) struct Rule {
 
 impl Ruleset {
     pub(crate) fn table(&self, family: u8, name: &str) -> Option<&Table> {
-        self.tables.iter().find(|table| table.family == family && *table.name == *name)
+        self.tables
+            .iter()
+            .find(|table| table.family == family && *table.name == *name)
     }
 }
 
@@ -183,10 +185,12 @@ impl Table {
 impl Rule {
     /// The data of its immediate expressions. Those that are verdicts may lead to other chains.
     pub(crate) fn immediate_data(&self) -> impl Iterator<Item = &Data> {
-        self.expressions.iter().filter_map(|expression| match expression {
-            Expression::Immediate { data, .. } => Some(data),
-            _ => None,
-        })
+        self.expressions
+            .iter()
+            .filter_map(|expression| match expression {
+                Expression::Immediate { data, .. } => Some(data),
+                _ => None,
+            })
     }
 
     /// The sets that it reads or updates.

@@ -59,7 +59,10 @@ impl Set {
     }
 
     pub(crate) fn uses(&self) -> usize {
-        self.bindings.iter().filter(|binding| !binding.is_gone).count()
+        self.bindings
+            .iter()
+            .filter(|binding| !binding.is_gone)
+            .count()
     }
 
     /// No element can be added any more.

@@ -2,7 +2,9 @@
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
-use contiv_renderer::kernel::{ListenerEvent, Membership, NetlinkProtocol, NetlinkSocket, Notifications};
+use contiv_renderer::kernel::{
+    ListenerEvent, Membership, NetlinkProtocol, NetlinkSocket, Notifications,
+};
 
 use parking_lot::Mutex;
 
@@ -34,7 +36,14 @@ impl ModelSocket {
         process: Process,
         send_limit: usize,
     ) -> Self {
-        Self { kernel, protocol, port, process, send_limit, arrived: VecDeque::new() }
+        Self {
+            kernel,
+            protocol,
+            port,
+            process,
+            send_limit,
+            arrived: VecDeque::new(),
+        }
     }
 }
 
@@ -54,7 +63,8 @@ impl NetlinkSocket for ModelSocket {
         }
         let mut kernel = self.kernel.lock();
         if self.protocol == NetlinkProtocol::Route {
-            self.arrived.extend(kernel.send_routing(self.port, request).into_iter().map(Ok));
+            self.arrived
+                .extend(kernel.send_routing(self.port, request).into_iter().map(Ok));
             return Ok(());
         }
         let answers = kernel.send(self.port, &self.process, request);
@@ -66,7 +76,9 @@ impl NetlinkSocket for ModelSocket {
     fn receive(&mut self) -> io::Result<Vec<u8>> {
         self.arrived.pop_front().unwrap_or_else(|| {
             self.kernel.lock().stalls += 1;
-            Err(io::Error::other("nothing is on its way from the kernel: this would wait endlessly"))
+            Err(io::Error::other(
+                "nothing is on its way from the kernel: this would wait endlessly",
+            ))
         })
     }
 
@@ -98,8 +110,14 @@ impl Notifications for ModelNotifications {
     /// Does not wait: notifications are only caused by later requests to the model.
     fn next_event(&mut self, _: Option<Duration>) -> io::Result<ListenerEvent> {
         let mut state = self.kernel.lock();
-        let Some(listener) = state.listeners.get_mut(&self.id) else { return Ok(ListenerEvent::End) };
-        let at_rest = if listener.is_closed { ListenerEvent::End } else { ListenerEvent::Silence };
+        let Some(listener) = state.listeners.get_mut(&self.id) else {
+            return Ok(ListenerEvent::End);
+        };
+        let at_rest = if listener.is_closed {
+            ListenerEvent::End
+        } else {
+            ListenerEvent::Silence
+        };
         Ok(listener.events.pop_front().unwrap_or(at_rest))
     }
 }

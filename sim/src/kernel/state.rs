@@ -21,8 +21,8 @@ use super::{
     routing::Routing,
     ruleset::Ruleset,
     uapi::{
-        BATCH_BEGIN, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_MIN_TYPE, SUBSYS_CTNETLINK,
-        SUBSYS_NFTABLES, table,
+        BATCH_BEGIN, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_MIN_TYPE,
+        SUBSYS_CTNETLINK, SUBSYS_NFTABLES, table,
     },
 };
 
@@ -69,7 +69,13 @@ pub(super) struct Listener {
 
 impl Listener {
     pub(super) const fn new(protocol: NetlinkProtocol, own: u32) -> Self {
-        Self { protocol, own, is_member: true, is_closed: false, events: VecDeque::new() }
+        Self {
+            protocol,
+            own,
+            is_member: true,
+            is_closed: false,
+            events: VecDeque::new(),
+        }
     }
 
     /// Whether it gets the notifications of changes by the socket with this port.
@@ -88,7 +94,10 @@ const DATAGRAM_BYTES: usize = 8 << 10;
 impl State {
     pub(super) fn new(settings: BTreeMap<String, String>) -> Self {
         Self {
-            ruleset: Ruleset { generation: 1, ..Ruleset::default() },
+            ruleset: Ruleset {
+                generation: 1,
+                ..Ruleset::default()
+            },
             routing: Routing::default(),
             connections: Vec::new(),
             last_connection: 0,
@@ -99,7 +108,10 @@ impl State {
             missing: Vec::new(),
             is_denied: false,
             send_limit: SEND_LIMIT,
-            process: Process { name: "contiv".to_owned(), pid: 1000 },
+            process: Process {
+                name: "contiv".to_owned(),
+                pid: 1000,
+            },
             last_port: FIRST_PORT,
             now: 0,
             began: Instant::now(),
@@ -115,7 +127,10 @@ impl State {
 
     pub(super) fn add_connection(&mut self, connection: &Connection) -> u32 {
         self.last_connection += 1;
-        self.connections.push(Connection { id: self.last_connection, ..connection.clone() });
+        self.connections.push(Connection {
+            id: self.last_connection,
+            ..connection.clone()
+        });
         self.last_connection
     }
 
@@ -145,12 +160,22 @@ impl State {
         request: &[u8],
         faults: Faults,
     ) -> Vec<Vec<u8>> {
-        let Some((first, rest)) = Message::first(request) else { return Vec::new() };
+        let Some((first, rest)) = Message::first(request) else {
+            return Vec::new();
+        };
         if self.is_denied {
-            return vec![message::acknowledgement(&first, port, Some(Errno::EPERM.into()))];
+            return vec![message::acknowledgement(
+                &first,
+                port,
+                Some(Errno::EPERM.into()),
+            )];
         }
         if first.kind == BATCH_BEGIN {
-            let caller = Caller { port, now: self.now, missing: &self.missing };
+            let caller = Caller {
+                port,
+                now: self.now,
+                missing: &self.missing,
+            };
             let outcome = batch::apply(&mut self.ruleset, &first, rest, caller, faults.injected);
             if let Some(notices) = outcome.committed {
                 self.notify(port, process, &notices, first.sequence);
@@ -182,7 +207,11 @@ impl State {
         }
         let mut pieces = match message.subsystem() {
             SUBSYS_NFTABLES => {
-                let asker = dump::Requester { port, now: self.now, process };
+                let asker = dump::Requester {
+                    port,
+                    now: self.now,
+                    process,
+                };
                 dump::answer(&self.ruleset, message, asker)?
             }
             SUBSYS_CTNETLINK => conntrack::answer(&mut self.connections, message, port)?,
@@ -210,13 +239,21 @@ impl State {
     /// Notifies listeners to changes of the routing.
     pub(super) fn tell_routing(&mut self, port: u32, notices: Vec<Vec<u8>>) {
         for notice in notices {
-            self.tell(NetlinkProtocol::Route, port, &ListenerEvent::Notifications(notice));
+            self.tell(
+                NetlinkProtocol::Route,
+                port,
+                &ListenerEvent::Notifications(notice),
+            );
         }
     }
 
     /// Tells all listeners except those of the sender.
     pub(super) fn tell(&mut self, protocol: NetlinkProtocol, port: u32, event: &ListenerEvent) {
-        for listener in self.listeners.values_mut().filter(|listener| listener.hears(protocol, port)) {
+        for listener in self
+            .listeners
+            .values_mut()
+            .filter(|listener| listener.hears(protocol, port))
+        {
             listener.events.push_back(event.clone());
         }
     }
@@ -224,7 +261,8 @@ impl State {
     /// Notifies all listeners except those of the sender.
     fn notify(&mut self, port: u32, process: &Process, notices: &[Notice], sequence: u32) {
         let generation = self.ruleset.generation;
-        let is_subscribed = |listener: &&mut Listener| listener.hears(NetlinkProtocol::Netfilter, port);
+        let is_subscribed =
+            |listener: &&mut Listener| listener.hears(NetlinkProtocol::Netfilter, port);
         let mut receivers = self.listeners.values_mut().filter(is_subscribed).peekable();
         if receivers.peek().is_none() {
             return;
@@ -233,23 +271,32 @@ impl State {
         for notice in notices {
             let bytes = notice.write(generation, port, sequence);
             match pieces.last_mut() {
-                Some(last) if last.len() + bytes.len() <= DATAGRAM_BYTES => last.extend_from_slice(&bytes),
+                Some(last) if last.len() + bytes.len() <= DATAGRAM_BYTES => {
+                    last.extend_from_slice(&bytes);
+                }
                 _ => pieces.push(bytes),
             }
         }
         if let Some(last) = pieces.last_mut() {
-            last.extend_from_slice(&notify::write_generation(generation, process, port, sequence));
+            last.extend_from_slice(&notify::write_generation(
+                generation, process, port, sequence,
+            ));
         }
         for listener in receivers {
-            listener.events.extend(pieces.iter().cloned().map(ListenerEvent::Notifications));
+            listener
+                .events
+                .extend(pieces.iter().cloned().map(ListenerEvent::Notifications));
         }
     }
 
     /// Closes a socket: tables that it owned lose their owner, or are deleted.
     pub(super) fn release(&mut self, port: u32) {
-        let owned =
-            |found: &super::ruleset::Table| found.owner == Some(port) && found.flags & table::F_OWNER != 0;
-        self.ruleset.tables.retain(|found| !owned(found) || found.flags & table::F_PERSIST != 0);
+        let owned = |found: &super::ruleset::Table| {
+            found.owner == Some(port) && found.flags & table::F_OWNER != 0
+        };
+        self.ruleset
+            .tables
+            .retain(|found| !owned(found) || found.flags & table::F_PERSIST != 0);
         for found in self.ruleset.tables.iter_mut().filter(|found| owned(found)) {
             found.flags &= !table::F_OWNER;
             found.owner = None;
@@ -262,7 +309,9 @@ fn kind(request: &[u8]) -> Request {
     match Message::first(request) {
         Some((first, rest)) if first.kind == BATCH_BEGIN => {
             // The last message of the batch commits it.
-            Request::Batch { messages: message::messages(rest).count().saturating_sub(1) }
+            Request::Batch {
+                messages: message::messages(rest).count().saturating_sub(1),
+            }
         }
         Some((first, _)) if first.flags & NLM_F_DUMP == NLM_F_DUMP => Request::Dump,
         _ => Request::Other,

@@ -16,7 +16,9 @@ const MAX_JUMP_DEPTH: usize = 16;
 /// Validates all chains reachable from base chains: `nft_table_validate`.
 pub(super) fn table(table: &Table) -> Result<()> {
     let bases = table.chains.values().filter(|chain| chain.base.is_some());
-    bases.map(|base| base.handle).try_for_each(|base| chain(table, base, base, 0))
+    bases
+        .map(|base| base.handle)
+        .try_for_each(|base| chain(table, base, base, 0))
 }
 
 /// Validates all chains reachable from `of`, for packets from the base chain `from`.
@@ -24,7 +26,9 @@ pub(super) fn chain(table: &Table, from: Handle, of: Handle, depth: usize) -> Re
     if depth == MAX_JUMP_DEPTH {
         return refuse(Errno::EMLINK);
     }
-    let Some(of) = table.chains.get(&of) else { return Ok(()) };
+    let Some(of) = table.chains.get(&of) else {
+        return Ok(());
+    };
     for expression in of.rules.iter().flat_map(|rule| &rule.expressions) {
         self::expression(table, from, expression, depth)?;
     }
@@ -36,19 +40,34 @@ fn expression(table: &Table, from: Handle, expression: &Expression, depth: usize
     match expression {
         Expression::Immediate { data, .. } => follow(table, from, data, depth),
         Expression::Lookup { set: handle, .. } => {
-            let Some(found) = table.sets.get(handle) else { return Ok(()) };
+            let Some(found) = table.sets.get(handle) else {
+                return Ok(());
+            };
             if !found.has(set::F_MAP) || found.declaration.data_type != data::TYPE_VERDICT {
                 return Ok(());
             }
             // Most elements of a map lead to the same few chains.
-            let data = found.elements.iter().filter_map(|element| element.data.as_ref());
+            let data = found
+                .elements
+                .iter()
+                .filter_map(|element| element.data.as_ref());
             let targets: BTreeSet<Handle> = data.filter_map(Data::chain).collect();
-            targets.into_iter().try_for_each(|to| chain(table, from, to, depth + 1))
+            targets
+                .into_iter()
+                .try_for_each(|to| chain(table, from, to, depth + 1))
         }
         Expression::Nat { kind, .. } => {
             is_nat(base)?;
-            let last = if *kind == expr::NAT_DNAT { hook::OUTPUT } else { hook::POSTROUTING };
-            let other = if *kind == expr::NAT_DNAT { hook::PREROUTING } else { hook::INPUT };
+            let last = if *kind == expr::NAT_DNAT {
+                hook::OUTPUT
+            } else {
+                hook::POSTROUTING
+            };
+            let other = if *kind == expr::NAT_DNAT {
+                hook::PREROUTING
+            } else {
+                hook::INPUT
+            };
             hangs_at(base, &[last, other])
         }
         Expression::Masquerade { .. } => {
@@ -59,15 +78,17 @@ fn expression(table: &Table, from: Handle, expression: &Expression, depth: usize
             is_nat(base)?;
             hangs_at(base, &[hook::PREROUTING, hook::OUTPUT])
         }
-        Expression::Reject { .. } => {
-            hangs_at(base, &[hook::PREROUTING, hook::INPUT, hook::FORWARD, hook::OUTPUT])
-        }
+        Expression::Reject { .. } => hangs_at(
+            base,
+            &[hook::PREROUTING, hook::INPUT, hook::FORWARD, hook::OUTPUT],
+        ),
         _ => Ok(()),
     }
 }
 
 fn follow(table: &Table, from: Handle, data: &Data, depth: usize) -> Result<()> {
-    data.chain().map_or(Ok(()), |to| chain(table, from, to, depth + 1))
+    data.chain()
+        .map_or(Ok(()), |to| chain(table, from, to, depth + 1))
 }
 
 /// `nft_chain_validate_dependency`

@@ -40,8 +40,12 @@ impl Fingerprint {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let of = fs::metadata(path)?;
         // Times are only compared; one beyond the 64 bits of nanoseconds, in the year 2262, may wrap.
-        let nanoseconds = |seconds: i64, rest| seconds.wrapping_mul(1_000_000_000).wrapping_add(rest);
-        let times = [nanoseconds(of.mtime(), of.mtime_nsec()), nanoseconds(of.ctime(), of.ctime_nsec())];
+        let nanoseconds =
+            |seconds: i64, rest| seconds.wrapping_mul(1_000_000_000).wrapping_add(rest);
+        let times = [
+            nanoseconds(of.mtime(), of.mtime_nsec()),
+            nanoseconds(of.ctime(), of.ctime_nsec()),
+        ];
         Ok(Self(times, [of.dev(), of.ino(), of.size()]))
     }
 
@@ -107,10 +111,16 @@ impl File {
                 let parsed = manifest::parse_file_within(&name, &text, FOLDER_NODES);
                 let is_empty = text.is_empty();
                 let read = Self::after(parsed, &name, before);
-                return Ok(Self { read: Some((fingerprint, is_empty)), ..read });
+                return Ok(Self {
+                    read: Some((fingerprint, is_empty)),
+                    ..read
+                });
             }
             // A dangling link is a file without content.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && fs::symlink_metadata(path).is_err() =>
+            {
                 return Err(error);
             }
             Err(error) => manifest::unreadable(path, &error),
@@ -120,13 +130,21 @@ impl File {
 
     /// How many bytes were read.
     pub(super) fn size(&self) -> u64 {
-        self.read.map_or(0, |(Fingerprint(_, [_, _, size]), _)| size)
+        self.read
+            .map_or(0, |(Fingerprint(_, [_, _, size]), _)| size)
     }
 
     /// A file or folder that could not be read when this process started: its content is unknown.
     pub(super) fn unread() -> Self {
-        let findings = Findings { holds_more: true, is_incomplete: true, ..Findings::default() };
-        Self { findings: Some(Box::new(findings)), ..Self::default() }
+        let findings = Findings {
+            holds_more: true,
+            is_incomplete: true,
+            ..Findings::default()
+        };
+        Self {
+            findings: Some(Box::new(findings)),
+            ..Self::default()
+        }
     }
 
     pub(super) fn findings(&self) -> &Findings {
@@ -147,26 +165,45 @@ impl File {
 
     /// The fingerprint of the file, if it was empty.
     pub(super) fn emptied(&self) -> Option<Fingerprint> {
-        self.read.filter(|(_, is_empty)| *is_empty).map(|(fingerprint, _)| fingerprint)
+        self.read
+            .filter(|(_, is_empty)| *is_empty)
+            .map(|(fingerprint, _)| fingerprint)
     }
 
     /// True if the file on disk may have changed.
     pub(super) fn is_stale(&self, path: &Path) -> bool {
-        self.read.is_none_or(|(fingerprint, _)| Fingerprint::of(path).ok() != Some(fingerprint))
+        self.read
+            .is_none_or(|(fingerprint, _)| Fingerprint::of(path).ok() != Some(fingerprint))
     }
 
     /// True if this object is the file's only content.
     pub(super) fn holds_only(&self, key: &Key) -> bool {
         !self.findings().holds_more
-            && self.definitions.iter().all(|definition| *definition.key == *key)
+            && self
+                .definitions
+                .iter()
+                .all(|definition| *definition.key == *key)
             && self.findings().broken.iter().all(|broken| broken == key)
     }
 
     fn after(parsed: ParsedManifests, name: &str, before: Option<&Self>) -> Self {
-        let ParsedManifests { objects, mut problems, warnings, skipped, broken, is_incomplete } = parsed;
+        let ParsedManifests {
+            objects,
+            mut problems,
+            warnings,
+            skipped,
+            broken,
+            is_incomplete,
+        } = parsed;
         let mut definitions = Vec::with_capacity(objects.len());
         let mut there = BTreeSet::new();
-        for manifest::ManifestObject { source, key, object, .. } in objects {
+        for manifest::ManifestObject {
+            source,
+            key,
+            object,
+            ..
+        } in objects
+        {
             match object.encode_binary() {
                 Ok(value) => {
                     let key = Arc::new(key);
@@ -191,11 +228,23 @@ impl File {
         let is_kept = |definition: &&Arc<Definition>| {
             !there.contains(&definition.key) && (is_incomplete || broken.contains(&definition.key))
         };
-        let before = before.map(|before| &*before.definitions).unwrap_or_default();
+        let before = before
+            .map(|before| &*before.definitions)
+            .unwrap_or_default();
         definitions.extend(before.iter().filter(is_kept).cloned());
         let definitions = definitions.into();
-        let findings = Findings { problems, warnings, broken, holds_more, is_incomplete };
+        let findings = Findings {
+            problems,
+            warnings,
+            broken,
+            holds_more,
+            is_incomplete,
+        };
         let findings = (findings != NOTHING).then(|| Box::new(findings));
-        Self { read: None, definitions, findings }
+        Self {
+            read: None,
+            definitions,
+            findings,
+        }
     }
 }

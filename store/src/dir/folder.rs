@@ -112,7 +112,8 @@ impl Folder {
             return FileState::AsBefore;
         }
         let budget = (self.limit + before.map_or(0, File::size)).saturating_sub(self.size);
-        File::read(path, &self.root, self.links, budget, before).map_or(FileState::Nothing, FileState::File)
+        File::read(path, &self.root, self.links, budget, before)
+            .map_or(FileState::Nothing, FileState::File)
     }
 
     fn apply_file(&mut self, path: &Path, found: FileState) -> RereadResult {
@@ -128,7 +129,10 @@ impl Folder {
         let had_objects = before.is_some_and(|before| !before.definitions.is_empty());
         match now.emptied() {
             Some(fingerprint) if had_objects => {
-                let seen = self.emptied.get(path).filter(|(seen, _)| *seen == fingerprint);
+                let seen = self
+                    .emptied
+                    .get(path)
+                    .filter(|(seen, _)| *seen == fingerprint);
                 let since = seen.map_or_else(Instant::now, |(_, since)| *since);
                 self.emptied.insert(path.to_owned(), (fingerprint, since));
                 RereadResult::Emptied { since }
@@ -159,15 +163,24 @@ impl Folder {
         is_being_written: impl Fn(&Path) -> bool,
     ) -> impl Iterator<Item = (&PathBuf, Instant)> {
         self.emptied.iter().map(move |(path, (_, since))| {
-            let grace = if is_being_written(path) { EMPTY_OPEN_GRACE } else { EMPTY_GRACE };
+            let grace = if is_being_written(path) {
+                EMPTY_OPEN_GRACE
+            } else {
+                EMPTY_GRACE
+            };
             (path, *since + grace)
         })
     }
 
     /// Checks whether a file that is being written is empty at the moment. It is not read.
     pub(super) fn check_size(&mut self, path: &Path) {
-        let has_objects = self.files.get(path).is_some_and(|file| !file.definitions.is_empty());
-        let fingerprint = Fingerprint::of(path).ok().filter(|now| has_objects && now.is_empty());
+        let has_objects = self
+            .files
+            .get(path)
+            .is_some_and(|file| !file.definitions.is_empty());
+        let fingerprint = Fingerprint::of(path)
+            .ok()
+            .filter(|now| has_objects && now.is_empty());
         match fingerprint {
             None => {
                 self.emptied.remove(path);
@@ -189,7 +202,11 @@ impl Folder {
 
     /// Applies the result of a walk: reads changed files, and forgets missing ones. Files for which `must_not_be_read` is true
     /// stay as they are; it is called after a file was read, and before one is forgotten, because a writer may just have begun.
-    pub(super) async fn apply(&mut self, found: &Walk, mut must_not_be_read: impl AsyncFnMut(&Path) -> bool) {
+    pub(super) async fn apply(
+        &mut self,
+        found: &Walk,
+        mut must_not_be_read: impl AsyncFnMut(&Path) -> bool,
+    ) {
         self.unreadable = found
             .unreadable
             .iter()
@@ -203,9 +220,18 @@ impl Folder {
         }
         let is_gone = |path: &Arc<Path>| {
             !found.files.contains(&**path)
-                && !found.unreadable.iter().any(|(folder, _)| path.starts_with(folder))
+                && !found
+                    .unreadable
+                    .iter()
+                    .any(|(folder, _)| path.starts_with(folder))
         };
-        for path in self.files.keys().filter(|path| is_gone(path)).cloned().collect::<Vec<_>>() {
+        for path in self
+            .files
+            .keys()
+            .filter(|path| is_gone(path))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
             if !must_not_be_read(&path).await {
                 self.forget(&path);
             }
@@ -229,18 +255,34 @@ impl Folder {
             self.files.insert(folder.as_path().into(), File::unread());
         }
         let (mut recalled, mut held) = (0, BTreeMap::<Arc<Path>, Vec<Arc<Definition>>>::new());
-        for Entry { key: path, value, .. } in saved {
-            let Ok(Some(key)) = Key::parse(&path) else { continue };
+        for Entry {
+            key: path, value, ..
+        } in saved
+        {
+            let Ok(Some(key)) = Key::parse(&path) else {
+                continue;
+            };
             if self.index.has(&key) {
                 continue;
             }
             let (key, value) = (Arc::new(key), value.as_ref().into());
-            let definition = Arc::new(Definition { key, value, place: Box::default(), is_recalled: true });
-            let holders = self.files.iter().filter(|(_, file)| file.may_hold(&definition.key));
+            let definition = Arc::new(Definition {
+                key,
+                value,
+                place: Box::default(),
+                is_recalled: true,
+            });
+            let holders = self
+                .files
+                .iter()
+                .filter(|(_, file)| file.may_hold(&definition.key));
             let mut is_held = false;
             for (path, _) in holders {
-                self.index.replace(path, &[], std::slice::from_ref(&definition));
-                held.entry(Arc::clone(path)).or_default().push(Arc::clone(&definition));
+                self.index
+                    .replace(path, &[], std::slice::from_ref(&definition));
+                held.entry(Arc::clone(path))
+                    .or_default()
+                    .push(Arc::clone(&definition));
                 is_held = true;
             }
             recalled += usize::from(is_held);
@@ -262,9 +304,14 @@ impl Folder {
             events.push((self.revision, WatchEvent::Changed(batch)));
         }
         let findings = self.files.values().map(File::findings);
-        let files = findings.flat_map(|of| of.problems.iter().chain(&of.warnings)).cloned();
+        let files = findings
+            .flat_map(|of| of.problems.iter().chain(&of.warnings))
+            .cloned();
         let folders = self.unreadable.iter().cloned();
-        let mut problems: Vec<Problem> = files.chain(folders).chain(self.index.duplicates()).collect();
+        let mut problems: Vec<Problem> = files
+            .chain(folders)
+            .chain(self.index.duplicates())
+            .collect();
         problems.sort();
         if problems != self.problems {
             self.problems.clone_from(&problems);
@@ -292,8 +339,9 @@ impl Folder {
     /// Every file that defines the object, or in which it is broken.
     pub(super) fn files_with(&self, key: &Key) -> BTreeMap<&Path, &File> {
         let defining: BTreeSet<&Path> = self.index.files(key).into_iter().collect();
-        let concerns =
-            |path: &Path, file: &File| defining.contains(path) || file.findings().broken.contains(key);
+        let concerns = |path: &Path, file: &File| {
+            defining.contains(path) || file.findings().broken.contains(key)
+        };
         let files = self.files.iter().map(|(path, file)| (&**path, file));
         files.filter(|(path, file)| concerns(path, file)).collect()
     }

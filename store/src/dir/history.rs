@@ -23,7 +23,11 @@ pub(super) struct History {
 impl History {
     /// A history that begins after `revision`.
     pub(super) fn after(revision: i64) -> Self {
-        Self { events: VecDeque::new(), forgotten: revision, watches: broadcast::Sender::new(EVENT_CAPACITY) }
+        Self {
+            events: VecDeque::new(),
+            forgotten: revision,
+            watches: broadcast::Sender::new(EVENT_CAPACITY),
+        }
     }
 
     pub(super) fn push(&mut self, revision: i64, event: WatchEvent) {
@@ -48,18 +52,30 @@ impl History {
         newest: i64,
     ) -> Result<WatchStream, StoreError> {
         if revision < self.forgotten {
-            return Err(StoreError::Compacted { requested: revision + 1, oldest: self.forgotten + 1 });
+            return Err(StoreError::Compacted {
+                requested: revision + 1,
+                oldest: self.forgotten + 1,
+            });
         }
         if revision > newest {
-            return Err(StoreError::Rewound { requested: revision, newest });
+            return Err(StoreError::Rewound {
+                requested: revision,
+                newest,
+            });
         }
-        let missed: Vec<_> =
-            self.events.iter().filter(|(of, _)| *of > revision).map(|(_, event)| Ok(event.clone())).collect();
+        let missed: Vec<_> = self
+            .events
+            .iter()
+            .filter(|(of, _)| *of > revision)
+            .map(|(_, event)| Ok(event.clone()))
+            .collect();
         let coming = BroadcastStream::new(self.watches.subscribe()).map(move |event| {
-            event.map_err(|BroadcastStreamRecvError::Lagged(_)| StoreError::Compacted {
-                requested: revision + 1,
-                oldest: newest + 1,
-            })
+            event.map_err(
+                |BroadcastStreamRecvError::Lagged(_)| StoreError::Compacted {
+                    requested: revision + 1,
+                    oldest: newest + 1,
+                },
+            )
         });
         let mut has_failed = false;
         let until_failed = move |event: &Result<WatchEvent, StoreError>| {
@@ -70,13 +86,23 @@ impl History {
         let below_prefix = move |event: Result<WatchEvent, StoreError>| {
             future::ready(event.map(|e| below(&prefix, e)).transpose())
         };
-        Ok(stream::iter(missed).chain(coming).take_while(until_failed).filter_map(below_prefix).boxed())
+        Ok(stream::iter(missed)
+            .chain(coming)
+            .take_while(until_failed)
+            .filter_map(below_prefix)
+            .boxed())
     }
 }
 
 /// The part of an event below `prefix`, if any.
 fn below(prefix: &str, event: WatchEvent) -> Option<WatchEvent> {
-    let WatchEvent::Changed(Batch { revision, mut changes }) = event else { return Some(event) };
+    let WatchEvent::Changed(Batch {
+        revision,
+        mut changes,
+    }) = event
+    else {
+        return Some(event);
+    };
     changes.retain(|change| change.key().starts_with(prefix));
     (!changes.is_empty()).then_some(WatchEvent::Changed(Batch { revision, changes }))
 }

@@ -37,12 +37,17 @@ struct Claims {
 impl Claims {
     /// The definition that counts: the first one that was read, before recalled ones. Further ones are mistakes.
     fn winner(&self) -> Option<&Definition> {
-        self.all.iter().map(|(_, definition)| &**definition).min_by_key(|definition| definition.is_recalled)
+        self.all
+            .iter()
+            .map(|(_, definition)| &**definition)
+            .min_by_key(|definition| definition.is_recalled)
     }
 
     /// The claims that were read.
     fn read(&self) -> impl Iterator<Item = &(Arc<Path>, Arc<Definition>)> {
-        self.all.iter().filter(|(_, definition)| !definition.is_recalled)
+        self.all
+            .iter()
+            .filter(|(_, definition)| !definition.is_recalled)
     }
 
     fn set(&mut self, path: &Arc<Path>, definition: &Arc<Definition>) {
@@ -51,7 +56,12 @@ impl Claims {
             Err(at) => {
                 let (before, after) = self.all.split_at(at);
                 let new = (Arc::clone(path), Arc::clone(definition));
-                self.all = before.iter().cloned().chain([new]).chain(after.iter().cloned()).collect();
+                self.all = before
+                    .iter()
+                    .cloned()
+                    .chain([new])
+                    .chain(after.iter().cloned())
+                    .collect();
             }
         }
     }
@@ -73,7 +83,12 @@ impl Claims {
 
 impl Index {
     /// Replaces the definitions of `path`.
-    pub(super) fn replace(&mut self, path: &Arc<Path>, before: &[Arc<Definition>], now: &[Arc<Definition>]) {
+    pub(super) fn replace(
+        &mut self,
+        path: &Arc<Path>,
+        before: &[Arc<Definition>],
+        now: &[Arc<Definition>],
+    ) {
         for definition in before {
             self.claims_mut(&definition.key).remove(path);
         }
@@ -96,7 +111,9 @@ impl Index {
         let revision = revision + 1;
         let mut changes = Vec::new();
         for (key, before) in std::mem::take(&mut self.changed) {
-            let Some(claims) = self.objects.get_mut(&key) else { continue };
+            let Some(claims) = self.objects.get_mut(&key) else {
+                continue;
+            };
             if claims.read().count() > 1 {
                 self.contested.insert(Arc::clone(&key));
             } else {
@@ -123,15 +140,22 @@ impl Index {
 
     /// Every entry below `prefix`, sorted by key.
     pub(super) fn entries(&self, prefix: &str) -> Vec<Entry> {
-        let entries = self.objects.iter().filter_map(|(key, claims)| claims.entry(key));
-        let mut entries: Vec<Entry> = entries.filter(|entry| entry.key.starts_with(prefix)).collect();
+        let entries = self
+            .objects
+            .iter()
+            .filter_map(|(key, claims)| claims.entry(key));
+        let mut entries: Vec<Entry> = entries
+            .filter(|entry| entry.key.starts_with(prefix))
+            .collect();
         entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         entries
     }
 
     /// Whether a file defines this object.
     pub(super) fn has(&self, key: &Key) -> bool {
-        self.objects.get(key).is_some_and(|claims| claims.winner().is_some())
+        self.objects
+            .get(key)
+            .is_some_and(|claims| claims.winner().is_some())
     }
 
     /// The entry of a full key.
@@ -142,7 +166,11 @@ impl Index {
 
     /// The files that define an object; the first one counts.
     pub(super) fn files(&self, key: &Key) -> Vec<&Path> {
-        let claims = self.objects.get(key).into_iter().flat_map(|claims| &claims.all);
+        let claims = self
+            .objects
+            .get(key)
+            .into_iter()
+            .flat_map(|claims| &claims.all);
         claims.map(|(path, _)| &**path).collect()
     }
 

@@ -34,13 +34,26 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A request to the task that owns the folder.
 pub(super) enum Command {
-    List { prefix: String, reply: oneshot::Sender<Snapshot> },
-    Watch { prefix: String, revision: i64, reply: oneshot::Sender<Result<WatchStream, StoreError>> },
-    Commit { transaction: Transaction, reply: oneshot::Sender<Result<i64, StoreError>> },
+    List {
+        prefix: String,
+        reply: oneshot::Sender<Snapshot>,
+    },
+    Watch {
+        prefix: String,
+        revision: i64,
+        reply: oneshot::Sender<Result<WatchStream, StoreError>>,
+    },
+    Commit {
+        transaction: Transaction,
+        reply: oneshot::Sender<Result<i64, StoreError>>,
+    },
 }
 
 /// Starts the thread, and waits until it has read the folder. It ends when the sender is dropped.
-pub(super) async fn start(root: &Path, options: DirOptions) -> Result<mpsc::Sender<Command>, StoreError> {
+pub(super) async fn start(
+    root: &Path,
+    options: DirOptions,
+) -> Result<mpsc::Sender<Command>, StoreError> {
     let (commands, receiver) = mpsc::channel(16);
     let (reply, started) = oneshot::channel();
     let path = root.display().to_string();
@@ -93,7 +106,10 @@ impl Owner {
         DirOptions { links, recall }: DirOptions,
         commands: mpsc::Receiver<Command>,
     ) -> Result<Self, (&'static str, io::Error)> {
-        if !fs::metadata(root).map_err(|error| ("read", error))?.is_dir() {
+        if !fs::metadata(root)
+            .map_err(|error| ("read", error))?
+            .is_dir()
+        {
             return Err(("read", io::ErrorKind::NotADirectory.into()));
         }
         let mut owner = Self {
@@ -132,8 +148,13 @@ impl Owner {
     async fn run(mut self) {
         loop {
             let emptied = self.emptied().map(|(_, until)| until);
-            let due =
-                self.pending.deadline(Instant::now()).into_iter().chain(self.retry).chain(emptied).min();
+            let due = self
+                .pending
+                .deadline(Instant::now())
+                .into_iter()
+                .chain(self.retry)
+                .chain(emptied)
+                .min();
             let timer = async {
                 match due {
                     Some(at) => sleep_until(at).await,
@@ -203,13 +224,20 @@ impl Owner {
 
     /// Empty files whose objects will be removed, and when. Other events of a file come first.
     fn emptied(&self) -> impl Iterator<Item = (&PathBuf, Instant)> {
-        let emptied = self.folder.emptied(|path| self.pending.is_being_written(path));
+        let emptied = self
+            .folder
+            .emptied(|path| self.pending.is_being_written(path));
         emptied.filter(|(path, _)| !self.pending.may_be_removed(path))
     }
 
     /// Reads the whole folder. Everything is watched before it is read, so that no change is missed.
     async fn rescan(&mut self) -> io::Result<Walk> {
-        let Self { folder, watcher, pending, .. } = self;
+        let Self {
+            folder,
+            watcher,
+            pending,
+            ..
+        } = self;
         let mut renewal = watcher.renew();
         let found = walk(&folder.root, folder.links, |path| renewal.folder(path));
         for link in found.iter().flat_map(|found| &found.links) {
@@ -252,7 +280,11 @@ impl Owner {
                 self.rescan_now().await;
                 drop(reply.send(self.folder.snapshot(&prefix)));
             }
-            Command::Watch { prefix, revision, reply } => {
+            Command::Watch {
+                prefix,
+                revision,
+                reply,
+            } => {
                 drop(reply.send(self.history.watch(prefix, revision, self.folder.revision())));
             }
             Command::Commit { transaction, reply } => {

@@ -104,10 +104,14 @@ impl Pending {
             Signal::Removed(path) => {
                 self.being_written.remove(&path);
                 self.complete.remove(&path);
-                self.maybe_removed.entry(path).or_insert(now + REMOVAL_GRACE);
+                self.maybe_removed
+                    .entry(path)
+                    .or_insert(now + REMOVAL_GRACE);
             }
             Signal::FoldersChanged => self.rescan = true,
-            Signal::FoldersMayHaveChanged => drop(self.rescan_at.get_or_insert(now + REMOVAL_GRACE)),
+            Signal::FoldersMayHaveChanged => {
+                self.rescan_at.get_or_insert(now + REMOVAL_GRACE);
+            }
             Signal::EventsLost => {
                 // The lost events may include the close of a file.
                 self.being_written.clear();
@@ -119,7 +123,12 @@ impl Pending {
     /// The time at which the next [`Pending::take`] is due if no other signal comes.
     pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
         let is_due = self.rescan || !self.complete.is_empty() || !self.written.is_empty();
-        self.maybe_removed.values().copied().chain(self.rescan_at).chain(is_due.then_some(now)).min()
+        self.maybe_removed
+            .values()
+            .copied()
+            .chain(self.rescan_at)
+            .chain(is_due.then_some(now))
+            .min()
     }
 
     /// Takes everything to read now.
@@ -158,7 +167,9 @@ impl Pending {
 
     /// Handles a file that was reported as complete, but is missing: it may have been removed.
     pub(super) fn note_missing(&mut self, path: PathBuf, now: Instant) {
-        self.maybe_removed.entry(path).or_insert(now + REMOVAL_GRACE);
+        self.maybe_removed
+            .entry(path)
+            .or_insert(now + REMOVAL_GRACE);
     }
 
     /// Whether a file was created or written to and has not been closed since.

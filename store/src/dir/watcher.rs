@@ -76,7 +76,10 @@ impl Watcher {
 
     /// Starts to collect the new set of watches.
     pub(super) fn renew(&mut self) -> WatchRenewal<'_> {
-        WatchRenewal { watcher: self, watched: BTreeMap::new() }
+        WatchRenewal {
+            watcher: self,
+            watched: BTreeMap::new(),
+        }
     }
 
     fn signal(&mut self, event: EventOwned) -> Option<Signal> {
@@ -88,8 +91,12 @@ impl Watcher {
                 self.renamed = Some((event.cookie, path.clone()));
             }
             Signal::Complete(ref to) if mask.contains(EventMask::MOVED_TO) => {
-                if let Some((_, from)) = self.renamed.take_if(|(cookie, _)| *cookie == event.cookie) {
-                    return Some(Signal::Renamed { from, to: to.clone() });
+                if let Some((_, from)) = self.renamed.take_if(|(cookie, _)| *cookie == event.cookie)
+                {
+                    return Some(Signal::Renamed {
+                        from,
+                        to: to.clone(),
+                    });
                 }
             }
             _ => {}
@@ -97,17 +104,24 @@ impl Watcher {
         Some(signal)
     }
 
-    fn signals(&self, wd: &WatchDescriptor, mask: EventMask, name: Option<OsString>) -> Vec<Signal> {
+    fn signals(
+        &self,
+        wd: &WatchDescriptor,
+        mask: EventMask,
+        name: Option<OsString>,
+    ) -> Vec<Signal> {
         if mask.contains(EventMask::Q_OVERFLOW) {
             return vec![Signal::EventsLost];
         }
-        let Some(watched) = self.watched.get(wd) else { return Vec::new() };
+        let Some(watched) = self.watched.get(wd) else {
+            return Vec::new();
+        };
         let one = match (watched, name) {
             (Watched::Folder(folder), Some(name)) => return signals(folder.join(name), mask),
             // The folder itself. Its parent reports that too, unless it is the root.
             (Watched::Folder(_), None) => {
-                let is_gone =
-                    mask.intersects(EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT);
+                let is_gone = mask
+                    .intersects(EventMask::DELETE_SELF | EventMask::MOVE_SELF | EventMask::UNMOUNT);
                 is_gone.then_some(Signal::FoldersMayHaveChanged)
             }
             (Watched::Target(paths), _) if mask.contains(EventMask::MODIFY) => {
@@ -133,7 +147,10 @@ fn explain(error: io::Error) -> io::Error {
         Some(ENOSPC) => "fs.inotify.max_user_watches",
         _ => return error,
     };
-    io::Error::new(error.kind(), format!("too many are watched already; raise the sysctl {limit}"))
+    io::Error::new(
+        error.kind(),
+        format!("too many are watched already; raise the sysctl {limit}"),
+    )
 }
 
 /// All signals of an event in a watched folder. A file with several hard links must be watched itself. Links made elsewhere
@@ -143,7 +160,10 @@ fn signals(path: PathBuf, mask: EventMask) -> Vec<Signal> {
     let has_links = may_get_link
         && is_manifest(&path)
         && fs::symlink_metadata(&path).is_ok_and(|of| of.is_file() && of.nlink() > 1);
-    first_signal(path, mask).into_iter().chain(has_links.then_some(Signal::FoldersMayHaveChanged)).collect()
+    first_signal(path, mask)
+        .into_iter()
+        .chain(has_links.then_some(Signal::FoldersMayHaveChanged))
+        .collect()
 }
 
 /// The first signal of an event in a watched folder.
@@ -160,7 +180,9 @@ fn first_signal(path: PathBuf, mask: EventMask) -> Option<Signal> {
         return match (came, went) {
             (true, _) => Some(Signal::FoldersChanged),
             (_, true) => Some(Signal::FoldersMayHaveChanged),
-            _ => mask.contains(EventMask::ATTRIB).then_some(Signal::FoldersMayHaveChanged),
+            _ => mask
+                .contains(EventMask::ATTRIB)
+                .then_some(Signal::FoldersMayHaveChanged),
         };
     }
     if !is_manifest(&path) {
@@ -177,7 +199,11 @@ fn first_signal(path: PathBuf, mask: EventMask) -> Option<Signal> {
     }
     if mask.contains(EventMask::MOVED_TO) {
         let is_link = fs::symlink_metadata(&path).is_ok_and(|of| of.is_symlink());
-        return Some(if is_link { Signal::FoldersChanged } else { Signal::Complete(path) });
+        return Some(if is_link {
+            Signal::FoldersChanged
+        } else {
+            Signal::Complete(path)
+        });
     }
     if mask.contains(EventMask::CLOSE_WRITE) {
         return Some(Signal::Complete(path));
@@ -188,7 +214,8 @@ fn first_signal(path: PathBuf, mask: EventMask) -> Option<Signal> {
     if went {
         return Some(Signal::Removed(path));
     }
-    mask.contains(EventMask::ATTRIB).then_some(Signal::MetadataChanged(path))
+    mask.contains(EventMask::ATTRIB)
+        .then_some(Signal::MetadataChanged(path))
 }
 
 /// The watches of a rescan. Watches that are not renewed are removed.
@@ -227,7 +254,11 @@ impl WatchRenewal<'_> {
     /// none if it is no longer watched.
     pub(super) fn finish(mut self, root: &Path) -> Vec<(PathBuf, Option<PathBuf>)> {
         if let Some(parent) = root.parent() {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            let parent = if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            };
             // If it cannot be watched, a replaced root is not noticed; everything else is.
             let mask = WatchMask::ONLYDIR | WatchMask::CREATE | WatchMask::MOVE | WatchMask::DELETE;
             let _ = self.add(parent, mask, Watched::Parent);

@@ -25,10 +25,18 @@ use crate::{
 /// # Errors
 /// When a condition does not hold; when an operation cannot be written without touching other objects, or has no valid place
 /// below the folder.
-pub(super) fn commit(folder: &Folder, transaction: &Transaction) -> Result<Vec<PathBuf>, StoreError> {
-    if let Some(broken) = transaction.conditions.iter().find(|it| !it.holds(folder.entry(it.key()).as_ref()))
+pub(super) fn commit(
+    folder: &Folder,
+    transaction: &Transaction,
+) -> Result<Vec<PathBuf>, StoreError> {
+    if let Some(broken) = transaction
+        .conditions
+        .iter()
+        .find(|it| !it.holds(folder.entry(it.key()).as_ref()))
     {
-        return Err(StoreError::Conflict { key: broken.key().to_owned() });
+        return Err(StoreError::Conflict {
+            key: broken.key().to_owned(),
+        });
     }
     let mut plan = BTreeMap::new();
     for operation in &transaction.operations {
@@ -38,7 +46,10 @@ pub(super) fn commit(folder: &Folder, transaction: &Transaction) -> Result<Vec<P
                 (path, Some(text))
             }
             Operation::PutLeased { key, .. } => {
-                return Err(refused(format!("write {key}"), "a folder of manifests has no leases"));
+                return Err(refused(
+                    format!("write {key}"),
+                    "a folder of manifests has no leases",
+                ));
             }
             Operation::Delete { key } => match delete(folder, key)? {
                 Some(path) => (path, None),
@@ -46,26 +57,36 @@ pub(super) fn commit(folder: &Folder, transaction: &Transaction) -> Result<Vec<P
             },
         };
         if plan.insert(path.clone(), text).is_some() {
-            return Err(refused("commit", format!("two operations write {}", path.display())));
+            return Err(refused(
+                "commit",
+                format!("two operations write {}", path.display()),
+            ));
         }
     }
     write_all(plan)
 }
 
 fn refused(action: impl Into<String>, reason: impl Into<String>) -> StoreError {
-    StoreError::Refused { action: action.into(), reason: reason.into() }
+    StoreError::Refused {
+        action: action.into(),
+        reason: reason.into(),
+    }
 }
 
 fn put(folder: &Folder, path: &str, value: &Bytes) -> Result<(PathBuf, String), StoreError> {
     let action = || format!("write {path}");
     let key = parse_key(path)?;
-    let object = Object::decode(&key, value).map_err(|error| refused(action(), error.to_string()))?;
+    let object =
+        Object::decode(&key, value).map_err(|error| refused(action(), error.to_string()))?;
     let file = match own_file(folder, &key, &action())? {
         Some(file) => file,
         None => new_file(folder, &key, &action())?,
     };
     let manifest = to_value(&object);
-    let text = if file.extension().is_some_and(|extension| extension == "json") {
+    let text = if file
+        .extension()
+        .is_some_and(|extension| extension == "json")
+    {
         serde_json::to_string_pretty(&manifest).map_err(|error| error.to_string())
     } else {
         to_yaml(&[manifest]).map_err(|error| error.to_string())
@@ -86,7 +107,10 @@ fn delete(folder: &Folder, path: &str) -> Result<Option<PathBuf>, StoreError> {
 fn parse_key(path: &str) -> Result<Key, StoreError> {
     match Key::parse(path) {
         Ok(Some(key)) => Ok(key),
-        Ok(None) => Err(refused(format!("write {path}"), "a folder of manifests has no such keys")),
+        Ok(None) => Err(refused(
+            format!("write {path}"),
+            "a folder of manifests has no such keys",
+        )),
         Err(error) => Err(refused(format!("write {path}"), error.to_string())),
     }
 }
@@ -98,7 +122,10 @@ fn own_file(folder: &Folder, key: &Key, action: &str) -> Result<Option<PathBuf>,
         [] => return Ok(None),
         [(path, file)] => (**path, **file),
         several => {
-            let paths: Vec<_> = several.iter().map(|(path, _)| path.display().to_string()).collect();
+            let paths: Vec<_> = several
+                .iter()
+                .map(|(path, _)| path.display().to_string())
+                .collect();
             let reason = format!("{} define it; leave it in one of them", paths.join(" and "));
             return Err(refused(action, reason));
         }
@@ -108,7 +135,10 @@ fn own_file(folder: &Folder, key: &Key, action: &str) -> Result<Option<PathBuf>,
         return Err(refused(action, reason));
     }
     if fs::symlink_metadata(path).is_ok_and(|of| of.is_symlink()) {
-        let reason = format!("{} is a symbolic link; edit the file it leads to", path.display());
+        let reason = format!(
+            "{} is a symbolic link; edit the file it leads to",
+            path.display()
+        );
         return Err(refused(action, reason));
     }
     check_inside(folder, path, action)?;
@@ -120,7 +150,10 @@ fn new_file(folder: &Folder, key: &Key, action: &str) -> Result<PathBuf, StoreEr
     for part in [key.namespace(), key.name()] {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !part.chars().all(is_plain) || part.starts_with('.') {
-            return Err(refused(action, format!("{part:?} cannot be part of a file name")));
+            return Err(refused(
+                action,
+                format!("{part:?} cannot be part of a file name"),
+            ));
         }
     }
     let mut path = folder.root.clone();
@@ -129,7 +162,10 @@ fn new_file(folder: &Folder, key: &Key, action: &str) -> Result<PathBuf, StoreEr
     }
     path.push(format!("{}-{}.yaml", key.kind(), key.name()));
     if fs::symlink_metadata(&path).is_ok() {
-        let reason = format!("{} is there already, and does not define it", path.display());
+        let reason = format!(
+            "{} is there already, and does not define it",
+            path.display()
+        );
         return Err(refused(action, reason));
     }
     check_inside(folder, &path, action)?;
@@ -139,13 +175,22 @@ fn new_file(folder: &Folder, key: &Key, action: &str) -> Result<PathBuf, StoreEr
 /// A link may lead out of the folder. Nothing is written there.
 fn check_inside(folder: &Folder, path: &Path, action: &str) -> Result<(), StoreError> {
     let parent = path.parent().unwrap_or(path);
-    let failed = |source| StoreError::File { action: "find", path: parent.display().to_string(), source };
+    let failed = |source| StoreError::File {
+        action: "find",
+        path: parent.display().to_string(),
+        source,
+    };
     let root = fs::canonicalize(&folder.root).map_err(failed)?;
     match fs::canonicalize(parent) {
         Ok(parent) if parent.starts_with(&root) => Ok(()),
-        Ok(parent) => {
-            Err(refused(action, format!("{} is outside the folder {}", parent.display(), root.display())))
-        }
+        Ok(parent) => Err(refused(
+            action,
+            format!(
+                "{} is outside the folder {}",
+                parent.display(),
+                root.display()
+            ),
+        )),
         // The namespace has no folder yet; it will be created in the root.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed(error)),
@@ -170,7 +215,11 @@ fn write_all(plan: BTreeMap<PathBuf, Option<String>>) -> Result<Vec<PathBuf>, St
                 };
             }
             let action = if text.is_some() { "write" } else { "remove" };
-            return Err(StoreError::File { action, path: path.display().to_string(), source });
+            return Err(StoreError::File {
+                action,
+                path: path.display().to_string(),
+                source,
+            });
         }
         done.push((path, before));
     }

@@ -37,18 +37,25 @@ pub(super) struct Login {
 
 impl EtcdAccess {
     /// Adds certificates to the options of a connection.
-    pub(super) async fn add_tls(&self, options: ConnectOptions) -> Result<ConnectOptions, StoreError> {
+    pub(super) async fn add_tls(
+        &self,
+        options: ConnectOptions,
+    ) -> Result<ConnectOptions, StoreError> {
         if !self.tls {
             return Ok(options);
         }
         let mut tls = TlsOptions::new();
         tls = match &self.ca_file {
-            Some(path) => tls.ca_certificate(Certificate::from_pem(read_pem(path, "CERTIFICATE").await?)),
+            Some(path) => {
+                tls.ca_certificate(Certificate::from_pem(read_pem(path, "CERTIFICATE").await?))
+            }
             None => tls.with_native_roots(),
         };
         if let (Some(cert), Some(key)) = (&self.cert_file, &self.key_file) {
-            let identity =
-                Identity::from_pem(read_pem(cert, "CERTIFICATE").await?, read_pem(key, "PRIVATE KEY").await?);
+            let identity = Identity::from_pem(
+                read_pem(cert, "CERTIFICATE").await?,
+                read_pem(key, "PRIVATE KEY").await?,
+            );
             tls = tls.identity(identity);
         }
         Ok(options.with_tls(tls))
@@ -56,7 +63,9 @@ impl EtcdAccess {
 
     /// The present versions of the certificates and the key; none without TLS.
     pub(super) fn certificate_versions(&self) -> FileVersions {
-        let files = [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten();
+        let files = [&self.ca_file, &self.cert_file, &self.key_file]
+            .into_iter()
+            .flatten();
         FileVersions::read(files.filter(|_| self.tls))
     }
 
@@ -66,33 +75,48 @@ impl EtcdAccess {
         if let (Some(path), Some(problem)) = (&self.cert_file, version_problem(&words)) {
             return unusable(path, problem);
         }
-        let files = [&self.ca_file, &self.cert_file, &self.key_file].into_iter().flatten();
+        let files = [&self.ca_file, &self.cert_file, &self.key_file]
+            .into_iter()
+            .flatten();
         let files: Vec<_> = files.map(|file| file.display().to_string()).collect();
         unusable(Path::new(&files.join(" or ")), &words)
     }
 
     /// The login, if there is a user.
     pub(super) async fn login(&self) -> Result<Option<Login>, StoreError> {
-        let (Some(user), Some(path)) = (&self.user, &self.password_file) else { return Ok(None) };
-        let text = String::from_utf8(read(path).await?).map_err(|_| unusable(path, "it is not UTF-8"))?;
+        let (Some(user), Some(path)) = (&self.user, &self.password_file) else {
+            return Ok(None);
+        };
+        let text =
+            String::from_utf8(read(path).await?).map_err(|_| unusable(path, "it is not UTF-8"))?;
         let password = text.strip_suffix('\n').unwrap_or(&text);
         let password = password.strip_suffix('\r').unwrap_or(password);
         if password.is_empty() {
             return Err(unusable(path, "it is empty, and should hold a password"));
         }
-        Ok(Some(Login { user: user.clone(), password: password.to_owned() }))
+        Ok(Some(Login {
+            user: user.clone(),
+            password: password.to_owned(),
+        }))
     }
 
     /// The description of the login in errors.
     pub(super) fn login_action(&self) -> String {
         let user = self.user.as_deref().unwrap_or_default();
         let file = self.password_file.as_deref().unwrap_or(Path::new(""));
-        format!("log in as user {user:?} with the password in {}", file.display())
+        format!(
+            "log in as user {user:?} with the password in {}",
+            file.display()
+        )
     }
 }
 
 async fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
-    let error = |source| StoreError::File { action: "read", path: path.display().to_string(), source };
+    let error = |source| StoreError::File {
+        action: "read",
+        path: path.display().to_string(),
+        source,
+    };
     tokio::fs::read(path).await.map_err(error)
 }
 
@@ -103,12 +127,20 @@ async fn read_pem(path: &Path, kind: &str) -> Result<Vec<u8>, StoreError> {
     let has_kind = String::from_utf8_lossy(&bytes)
         .lines()
         .any(|line| line.starts_with("-----END ") && line.trim_end().ends_with(&end));
-    if has_kind { Ok(bytes) } else { Err(unusable(path, &format!("it holds no {kind} in PEM form"))) }
+    if has_kind {
+        Ok(bytes)
+    } else {
+        Err(unusable(path, &format!("it holds no {kind} in PEM form")))
+    }
 }
 
 fn unusable(path: &Path, problem: &str) -> StoreError {
     let source = io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
-    StoreError::File { action: "use", path: path.display().to_string(), source }
+    StoreError::File {
+        action: "use",
+        path: path.display().to_string(),
+        source,
+    }
 }
 
 #[cfg(test)]
@@ -119,14 +151,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
         std::fs::write(&path, content).unwrap();
-        let access =
-            EtcdAccess { user: Some("root".to_owned()), password_file: Some(path), ..EtcdAccess::default() };
+        let access = EtcdAccess {
+            user: Some("root".to_owned()),
+            password_file: Some(path),
+            ..EtcdAccess::default()
+        };
         Ok(access.login().await?.unwrap().password)
     }
 
     #[tokio::test]
     async fn password_ends_before_last_end_of_line() {
-        for (content, expected) in [("x", "x"), ("x\n", "x"), ("x\r\n", "x"), (" x y \n\n", " x y \n")] {
+        for (content, expected) in [
+            ("x", "x"),
+            ("x\n", "x"),
+            ("x\r\n", "x"),
+            (" x y \n\n", " x y \n"),
+        ] {
             assert_eq!(password(content).await.unwrap(), expected);
         }
         let error = password("\n").await.unwrap_err().to_string();
@@ -137,12 +177,30 @@ mod tests {
     async fn missing_or_unsuitable_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
-        let access = EtcdAccess { tls: true, ca_file: Some(path.clone()), ..EtcdAccess::default() };
-        let error = access.add_tls(ConnectOptions::new()).await.unwrap_err().to_string();
-        assert!(error.starts_with(&format!("failed to read {}: ", path.display())), "{error}");
+        let access = EtcdAccess {
+            tls: true,
+            ca_file: Some(path.clone()),
+            ..EtcdAccess::default()
+        };
+        let error = access
+            .add_tls(ConnectOptions::new())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(&format!("failed to read {}: ", path.display())),
+            "{error}"
+        );
         // An incomplete file.
         std::fs::write(&path, "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
-        let error = access.add_tls(ConnectOptions::new()).await.unwrap_err().to_string();
-        assert!(error.ends_with("ca.pem: it holds no CERTIFICATE in PEM form"), "{error}");
+        let error = access
+            .add_tls(ConnectOptions::new())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.ends_with("ca.pem: it holds no CERTIFICATE in PEM form"),
+            "{error}"
+        );
     }
 }

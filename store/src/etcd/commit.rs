@@ -1,18 +1,25 @@
 //! Several writes in one transaction.
 
-use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, ResponseHeader, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{
+    Compare, CompareOp, GetOptions, PutOptions, ResponseHeader, Txn, TxnOp, TxnOpResponse,
+};
 
 use super::{failure::Failure, list::entry, session::Session};
 use crate::{Condition, Entry, Operation, StoreError, Transaction, store::TRANSACTION_LIMIT};
 
 /// Applies all operations or none, and returns their revision.
 pub(super) async fn commit(session: Session, transaction: Transaction) -> Result<i64, Failure> {
-    let Transaction { conditions, operations } = transaction;
+    let Transaction {
+        conditions,
+        operations,
+    } = transaction;
     let largest = operations.len().max(conditions.len());
     if largest > TRANSACTION_LIMIT {
         return Err(StoreError::Refused {
             action: format!("commit {largest} operations at once"),
-            reason: format!("a transaction holds {TRANSACTION_LIMIT} at most; commit them in chunks"),
+            reason: format!(
+                "a transaction holds {TRANSACTION_LIMIT} at most; commit them in chunks"
+            ),
         }
         .into());
     }
@@ -25,21 +32,37 @@ pub(super) async fn commit(session: Session, transaction: Transaction) -> Result
     let operations: Vec<TxnOp> = operations.into_iter().map(operation).collect();
     let mut kv = session.kv();
     let answer = session
-        .request("commit", kv.txn(Txn::new().when(compares).and_then(operations).or_else(reads)))
+        .request(
+            "commit",
+            kv.txn(
+                Txn::new()
+                    .when(compares)
+                    .and_then(operations)
+                    .or_else(reads),
+            ),
+        )
         .await?;
     if answer.succeeded() {
         return Ok(answer.header().map_or(0, ResponseHeader::revision));
     }
-    let found = answer.op_responses().into_iter().map(|response| match response {
-        TxnOpResponse::Get(mut response) => response.take_kvs().into_iter().next().map(entry),
-        _ => None,
-    });
+    let found = answer
+        .op_responses()
+        .into_iter()
+        .map(|response| match response {
+            TxnOpResponse::Get(mut response) => response.take_kvs().into_iter().next().map(entry),
+            _ => None,
+        });
     Err(conflict(&conditions, found).into())
 }
 
 fn conflict(conditions: &[Condition], found: impl Iterator<Item = Option<Entry>>) -> StoreError {
-    let broken = conditions.iter().zip(found).find(|(condition, entry)| !condition.holds(entry.as_ref()));
-    StoreError::Conflict { key: broken.map_or_else(String::new, |(condition, _)| condition.key().to_owned()) }
+    let broken = conditions
+        .iter()
+        .zip(found)
+        .find(|(condition, entry)| !condition.holds(entry.as_ref()));
+    StoreError::Conflict {
+        key: broken.map_or_else(String::new, |(condition, _)| condition.key().to_owned()),
+    }
 }
 
 fn compare(condition: &Condition) -> Compare {
@@ -48,9 +71,10 @@ fn compare(condition: &Condition) -> Compare {
         Condition::Unchanged { key, mod_revision } => {
             Compare::mod_revision(key.as_str(), CompareOp::Equal, *mod_revision)
         }
-        Condition::Since { key, create_revision } => {
-            Compare::create_revision(key.as_str(), CompareOp::Equal, *create_revision)
-        }
+        Condition::Since {
+            key,
+            create_revision,
+        } => Compare::create_revision(key.as_str(), CompareOp::Equal, *create_revision),
     }
 }
 

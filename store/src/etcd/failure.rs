@@ -27,12 +27,19 @@ const NO_AUTHENTICATION: &str = "authentication is not enabled";
 const DENIED: &str = "permission denied";
 /// and for requests of clients that have to log in again: the token is unknown or expired, users or roles have changed since,
 /// or there is no token because authentication was enabled later.
-const LOGIN_REQUIRED: [&str; 3] =
-    ["invalid auth token", "revision of auth store is old", "user name is empty"];
+const LOGIN_REQUIRED: [&str; 3] = [
+    "invalid auth token",
+    "revision of auth store is old",
+    "user name is empty",
+];
 
 /// The error of a message that contradicts another one about this key.
 pub(super) fn inconsistent(inconsistency: Inconsistency, key: &[u8], reason: String) -> StoreError {
-    StoreError::Inconsistent { inconsistency, key: key_text(key.to_vec()), reason }
+    StoreError::Inconsistent {
+        inconsistency,
+        key: key_text(key.to_vec()),
+        reason,
+    }
 }
 
 /// Why a request to one member failed.
@@ -99,18 +106,34 @@ pub(super) fn may_need_login(reason: &str) -> bool {
 
 /// A refused request is final; all other errors may pass.
 pub(super) fn map(endpoint: &str, action: &str, error: Error) -> Failure {
-    let refused = |reason: String| StoreError::Refused { action: action.to_owned(), reason }.into();
-    let unavailable =
-        |reason: String| StoreError::Unavailable { endpoint: endpoint.to_owned(), reason }.into();
+    let refused = |reason: String| {
+        StoreError::Refused {
+            action: action.to_owned(),
+            reason,
+        }
+        .into()
+    };
+    let unavailable = |reason: String| {
+        StoreError::Unavailable {
+            endpoint: endpoint.to_owned(),
+            reason,
+        }
+        .into()
+    };
     match error {
         Error::GRpcStatus(status) => {
             let reason = status.message().to_owned();
             if may_need_login(&reason) {
-                return Failure::LoginRequired { action: action.to_owned(), reason };
+                return Failure::LoginRequired {
+                    action: action.to_owned(),
+                    reason,
+                };
             }
             match i32::from(status.code()) {
                 INVALID_ARGUMENT | NOT_FOUND | PERMISSION_DENIED | RESOURCE_EXHAUSTED
-                | FAILED_PRECONDITION | OUT_OF_RANGE | UNIMPLEMENTED | UNAUTHENTICATED => refused(reason),
+                | FAILED_PRECONDITION | OUT_OF_RANGE | UNIMPLEMENTED | UNAUTHENTICATED => {
+                    refused(reason)
+                }
                 _ => unavailable(words(&Error::GRpcStatus(status))),
             }
         }

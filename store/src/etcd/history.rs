@@ -26,13 +26,24 @@ pub(super) async fn confirm(
     let revision = position.revision();
     let operations = operations(prefix, position);
     let mut kv = session.kv();
-    let answer = match session.answer(kv.txn(Txn::new().and_then(operations))).await? {
+    let answer = match session
+        .answer(kv.txn(Txn::new().and_then(operations)))
+        .await?
+    {
         Ok(answer) => answer,
         Err(error) if failure::is_compacted(&error) => {
-            return Err(StoreError::Compacted { requested: revision, oldest: revision + 1 }.into());
+            return Err(StoreError::Compacted {
+                requested: revision,
+                oldest: revision + 1,
+            }
+            .into());
         }
         Err(error) if failure::is_future(&error) => {
-            return Err(StoreError::Rewound { requested: revision, newest }.into());
+            return Err(StoreError::Rewound {
+                requested: revision,
+                newest,
+            }
+            .into());
         }
         // The known values of these keys were small.
         Err(error) if failure::is_too_large(&error) => return Err(replaced(revision, prefix)),
@@ -68,7 +79,11 @@ fn operations(prefix: &str, position: &Position) -> Vec<TxnOp> {
         TxnOp::get(start, Some(options().with_range(end).with_count_only()))
     };
     let written = position.written().map(|written| {
-        let options = if written.value.is_some() { options() } else { options().with_keys_only() };
+        let options = if written.value.is_some() {
+            options()
+        } else {
+            options().with_keys_only()
+        };
         TxnOp::get(written.key.as_str(), Some(options))
     });
     let mut operations: Vec<TxnOp> = position.is_empty().then(all).into_iter().collect();
@@ -83,10 +98,18 @@ fn operations(prefix: &str, position: &Position) -> Vec<TxnOp> {
 
 fn is_same(answer: &GetResponse, written: &WrittenKey) -> bool {
     let [found] = answer.kvs() else { return false };
-    (found.create_revision(), found.mod_revision()) == (written.create_revision, written.mod_revision)
-        && written.value.as_ref().is_none_or(|value| found.value() == value)
+    (found.create_revision(), found.mod_revision())
+        == (written.create_revision, written.mod_revision)
+        && written
+            .value
+            .as_ref()
+            .is_none_or(|value| found.value() == value)
 }
 
 fn replaced(revision: i64, key: &str) -> Failure {
-    StoreError::Replaced { revision, key: key.to_owned() }.into()
+    StoreError::Replaced {
+        revision,
+        key: key.to_owned(),
+    }
+    .into()
 }

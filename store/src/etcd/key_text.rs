@@ -8,7 +8,10 @@ pub(super) fn key_text(key: Vec<u8>) -> String {
         for chunk in error.as_bytes().utf8_chunks() {
             text.push_str(chunk.valid());
             text.extend(
-                chunk.invalid().iter().map(|byte| format!("{}{byte:02x}", char::REPLACEMENT_CHARACTER)),
+                chunk
+                    .invalid()
+                    .iter()
+                    .map(|byte| format!("{}{byte:02x}", char::REPLACEMENT_CHARACTER)),
             );
         }
         text
@@ -21,7 +24,10 @@ mod tests {
 
     #[test]
     fn keys_not_in_utf8_become_readable_and_stay_distinct() {
-        assert_eq!(key_text(b"/a\xffb\xf0\x9f/".to_vec()), "/a\u{fffd}ffb\u{fffd}f0\u{fffd}9f/");
+        assert_eq!(
+            key_text(b"/a\xffb\xf0\x9f/".to_vec()),
+            "/a\u{fffd}ffb\u{fffd}f0\u{fffd}9f/"
+        );
         assert_ne!(key_text(b"/a\xff".to_vec()), key_text(b"/a\xfe".to_vec()));
         assert_eq!(key_text("/\u{e9}".as_bytes().to_vec()), "/\u{e9}");
     }

@@ -31,7 +31,10 @@ struct KeyState {
 }
 
 /// A key that has never existed.
-const ABSENT: KeyState = KeyState { revision: 0, version: 0 };
+const ABSENT: KeyState = KeyState {
+    revision: 0,
+    version: 0,
+};
 
 /// The keys below a prefix at a revision.
 #[derive(Debug, Default)]
@@ -54,7 +57,13 @@ impl KnownKeys {
     /// At this revision, without any key.
     fn unknown(hasher: RandomState, revision: i64) -> Self {
         let window = Arc::new(Mutex::new(Window::after(revision)));
-        Self { hasher, revision, newest: revision, window, ..Self::default() }
+        Self {
+            hasher,
+            revision,
+            newest: revision,
+            window,
+            ..Self::default()
+        }
     }
 
     /// Follows the stream to this revision, up to which everything was delivered.
@@ -68,8 +77,10 @@ impl KnownKeys {
         for pair in events.iter().filter_map(|event| event.kv.as_ref()) {
             let oldest = self.newest.max(self.revision);
             if pair.mod_revision < oldest {
-                let reason =
-                    format!("its change of revision {} came after revision {oldest}", pair.mod_revision);
+                let reason = format!(
+                    "its change of revision {} came after revision {oldest}",
+                    pair.mod_revision
+                );
                 return Err(self.reject(Inconsistency::Order, &pair.key, reason));
             }
             self.newest = pair.mod_revision;
@@ -81,23 +92,37 @@ impl KnownKeys {
     pub(super) fn follow(&mut self, event: &PbEvent) -> Result<(), StoreError> {
         let Some(pair) = &event.kv else { return Ok(()) };
         let hash = self.hasher.hash_one(&pair.key);
-        let known = self.states.get(&hash).copied().or_else(|| self.is_complete.then_some(ABSENT));
+        let known = self
+            .states
+            .get(&hash)
+            .copied()
+            .or_else(|| self.is_complete.then_some(ABSENT));
         let is_deleted = event.r#type == DELETE;
         let problem = match known {
-            _ if !is_deleted && !is_possible(pair) => Some((Inconsistency::Version, impossible(pair))),
+            _ if !is_deleted && !is_possible(pair) => {
+                Some((Inconsistency::Version, impossible(pair)))
+            }
             Some(known) if pair.mod_revision <= known.revision => {
                 let reason = format!("its change of revision {} came twice", pair.mod_revision);
                 Some((Inconsistency::Order, reason))
             }
             Some(known) if !continues(known, pair, is_deleted) => {
-                let now =
-                    if is_deleted { "a deletion".to_owned() } else { format!("version {}", pair.version) };
+                let now = if is_deleted {
+                    "a deletion".to_owned()
+                } else {
+                    format!("version {}", pair.version)
+                };
                 let before = match known.version {
                     0 => "it did not exist".to_owned(),
-                    version => format!("version {version}, of revision {}, was the last", known.revision),
+                    version => format!(
+                        "version {version}, of revision {}, was the last",
+                        known.revision
+                    ),
                 };
-                let reason =
-                    format!("{now} came at revision {}, but {before}: changes were lost", pair.mod_revision);
+                let reason = format!(
+                    "{now} came at revision {}, but {before}: changes were lost",
+                    pair.mod_revision
+                );
                 Some((Inconsistency::Version, reason))
             }
             _ => None,
@@ -108,7 +133,13 @@ impl KnownKeys {
         self.window.lock().add(event);
         let version = if is_deleted { 0 } else { pair.version };
         self.make_room(hash);
-        self.states.insert(hash, KeyState { revision: pair.mod_revision, version });
+        self.states.insert(
+            hash,
+            KeyState {
+                revision: pair.mod_revision,
+                version,
+            },
+        );
         Ok(())
     }
 
@@ -144,8 +175,15 @@ const fn is_possible(pair: &PbKeyValue) -> bool {
 }
 
 fn impossible(pair: &PbKeyValue) -> String {
-    let PbKeyValue { version, create_revision, mod_revision, .. } = pair;
-    format!("version {version} cannot be created at revision {create_revision} and written at {mod_revision}")
+    let PbKeyValue {
+        version,
+        create_revision,
+        mod_revision,
+        ..
+    } = pair;
+    format!(
+        "version {version} cannot be created at revision {create_revision} and written at {mod_revision}"
+    )
 }
 
 /// Whether this write comes next after the known one.
@@ -153,7 +191,8 @@ const fn continues(known: KeyState, pair: &PbKeyValue, is_deleted: bool) -> bool
     if is_deleted {
         known.version > 0
     } else {
-        known.version + 1 == pair.version && (pair.version == 1 || pair.create_revision <= known.revision)
+        known.version + 1 == pair.version
+            && (pair.version == 1 || pair.create_revision <= known.revision)
     }
 }
 
@@ -193,13 +232,22 @@ impl ListCheck {
 
     /// Checks what a page says of itself.
     pub(super) fn begin_page(&mut self, page: ListPage<'_>, keys: usize) -> Result<(), StoreError> {
-        let ListPage { from, limit, count, revision, has_more } = page;
+        let ListPage {
+            from,
+            limit,
+            count,
+            revision,
+            has_more,
+        } = page;
         let keys = i64::try_from(keys).unwrap_or(i64::MAX);
         self.announced.get_or_insert(count);
         self.arrived += keys;
         self.keys.revision = revision;
         if keys != count.min(limit) || has_more != (count > limit) {
-            let reason = format!("a page of {} keys from here on has {keys}", count.min(limit));
+            let reason = format!(
+                "a page of {} keys from here on has {keys}",
+                count.min(limit)
+            );
             return Err(inconsistent(Inconsistency::Count, from, reason));
         }
         Ok(())
@@ -213,21 +261,34 @@ impl ListCheck {
             return Err(inconsistent(Inconsistency::Order, &pair.key, reason));
         }
         if !is_possible(pair) {
-            return Err(inconsistent(Inconsistency::Version, &pair.key, impossible(pair)));
+            return Err(inconsistent(
+                Inconsistency::Version,
+                &pair.key,
+                impossible(pair),
+            ));
         }
         if pair.mod_revision > self.keys.revision {
             let (written, listed) = (pair.mod_revision, self.keys.revision);
-            let reason = format!("it is listed as of revision {listed}, and was written at {written}");
+            let reason =
+                format!("it is listed as of revision {listed}, and was written at {written}");
             return Err(inconsistent(Inconsistency::Version, &pair.key, reason));
         }
-        if let Some(known) = self.before.states.get(&hash).filter(|known| pair.mod_revision < known.revision)
+        if let Some(known) = self
+            .before
+            .states
+            .get(&hash)
+            .filter(|known| pair.mod_revision < known.revision)
         {
             let (listed, known) = (pair.mod_revision, known.revision);
-            let reason = format!("it is listed as of revision {listed}, and has changed at {known}");
+            let reason =
+                format!("it is listed as of revision {listed}, and has changed at {known}");
             return Err(inconsistent(Inconsistency::OldList, &pair.key, reason));
         }
         if self.keys.states.len() < MAX_KEYS {
-            let state = KeyState { revision: pair.mod_revision, version: pair.version };
+            let state = KeyState {
+                revision: pair.mod_revision,
+                version: pair.version,
+            };
             self.keys.states.insert(hash, state);
         } else {
             self.keys.is_complete = false;
@@ -256,11 +317,18 @@ struct KnownPrefix {
 impl KnownPrefixes {
     /// Begins a list.
     pub(super) fn begin_list(&self, prefix: &str) -> ListCheck {
-        let before = self.prefixes.lock().get_mut(prefix).and_then(|known| known.keys.take());
+        let before = self
+            .prefixes
+            .lock()
+            .get_mut(prefix)
+            .and_then(|known| known.keys.take());
         let unknown = || KnownKeys::unknown(self.hasher.clone(), 0);
         ListCheck {
             before: before.unwrap_or_else(unknown),
-            keys: KnownKeys { is_complete: true, ..unknown() },
+            keys: KnownKeys {
+                is_complete: true,
+                ..unknown()
+            },
             announced: None,
             arrived: 0,
         }
@@ -275,10 +343,22 @@ impl KnownPrefixes {
 
     /// Ends a list: it has all its keys, and is not older than what was known. A store that says so twice was restored.
     pub(super) fn end_list(&self, prefix: &str, list: ListCheck) -> Result<(), StoreError> {
-        let ListCheck { mut keys, announced, arrived, .. } = list;
+        let ListCheck {
+            mut keys,
+            announced,
+            arrived,
+            ..
+        } = list;
         if announced.is_some_and(|announced| announced != arrived) {
-            let reason = format!("a list of {} keys has {arrived}", announced.unwrap_or_default());
-            return Err(inconsistent(Inconsistency::Count, prefix.as_bytes(), reason));
+            let reason = format!(
+                "a list of {} keys has {arrived}",
+                announced.unwrap_or_default()
+            );
+            return Err(inconsistent(
+                Inconsistency::Count,
+                prefix.as_bytes(),
+                reason,
+            ));
         }
         let mut prefixes = self.prefixes.lock();
         if prefixes.len() >= MAX_PREFIXES && !prefixes.contains_key(prefix) {
@@ -291,12 +371,21 @@ impl KnownPrefixes {
                 *known = KnownPrefix::default();
                 return Err(StoreError::Rewound { requested, newest });
             }
-            let reason = format!("it is listed as of revision {newest}, and was known up to {requested}");
-            return Err(inconsistent(Inconsistency::OldList, prefix.as_bytes(), reason));
+            let reason =
+                format!("it is listed as of revision {newest}, and was known up to {requested}");
+            return Err(inconsistent(
+                Inconsistency::OldList,
+                prefix.as_bytes(),
+                reason,
+            ));
         }
         keys.newest = keys.revision;
         keys.window = Arc::new(Mutex::new(Window::after(keys.revision)));
-        *known = KnownPrefix { reached: keys.revision, keys: Some(keys), was_older: false };
+        *known = KnownPrefix {
+            reached: keys.revision,
+            keys: Some(keys),
+            was_older: false,
+        };
         Ok(())
     }
 
@@ -316,7 +405,10 @@ impl KnownPrefixes {
         if let Some(known) = self.prefixes.lock().get_mut(prefix) {
             known.reached = known.reached.max(keys.revision);
             // Another reader may have listed since.
-            let is_newer = known.keys.as_ref().is_none_or(|other| other.revision < keys.revision);
+            let is_newer = known
+                .keys
+                .as_ref()
+                .is_none_or(|other| other.revision < keys.revision);
             if is_newer && !keys.is_suspect {
                 known.keys = Some(keys);
             }

@@ -17,20 +17,29 @@ impl Leases for EtcdStore {
     fn grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId, StoreError>> {
         let seconds = i64::try_from(ttl.as_secs().max(1)).unwrap_or(i64::MAX);
         // If an answer is lost, so is the lease; it expires by itself.
-        self.members.read(move |session| grant(session, seconds).boxed()).boxed()
+        self.members
+            .read(move |session| grant(session, seconds).boxed())
+            .boxed()
     }
 
     fn keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<bool, StoreError>> {
-        self.members.read(move |session| keep_alive(session, lease).boxed()).boxed()
+        self.members
+            .read(move |session| keep_alive(session, lease).boxed())
+            .boxed()
     }
 
     fn revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.members.read(move |session| revoke(session, lease).boxed()).boxed()
+        self.members
+            .read(move |session| revoke(session, lease).boxed())
+            .boxed()
     }
 }
 
 async fn grant(session: Session, seconds: i64) -> Result<LeaseId, Failure> {
-    Ok(session.request("grant a lease", session.leases().grant(seconds, None)).await?.id())
+    Ok(session
+        .request("grant a lease", session.leases().grant(seconds, None))
+        .await?
+        .id())
 }
 
 /// One stream per message: each may go to another member.
@@ -45,9 +54,14 @@ async fn keep_alive(session: Session, lease: LeaseId) -> Result<bool, Failure> {
 }
 
 async fn revoke(session: Session, lease: LeaseId) -> Result<(), Failure> {
-    match session.request("revoke a lease", session.leases().revoke(lease)).await {
+    match session
+        .request("revoke a lease", session.leases().revoke(lease))
+        .await
+    {
         Ok(_) => Ok(()),
-        Err(Failure::Store(StoreError::Refused { reason, .. })) if reason.contains("lease not found") => {
+        Err(Failure::Store(StoreError::Refused { reason, .. }))
+            if reason.contains("lease not found") =>
+        {
             Ok(())
         }
         Err(failure) => Err(failure),

@@ -94,8 +94,9 @@ async fn list_checked(
             }
         }
     }
-    let reason =
-        format!("its revisions were compacted {MAX_LIST_ATTEMPTS} times while {prefix} was being listed");
+    let reason = format!(
+        "its revisions were compacted {MAX_LIST_ATTEMPTS} times while {prefix} was being listed"
+    );
     Err(session.unavailable(reason).into())
 }
 
@@ -105,13 +106,25 @@ async fn pages(
     prefix: &str,
     sender: Option<&PageSender>,
 ) -> Result<Snapshot, PageError> {
-    let whole = Range { from: first_key(prefix), end: prefix_end(prefix) };
+    let whole = Range {
+        from: first_key(prefix),
+        end: prefix_end(prefix),
+    };
     let mut first = Pages::new(session, check, sender, 0);
     // etcd answers with the revision it read, which pins the pages that follow.
-    let Some(from) = first.next(whole.from, &whole.end).await? else { return Ok(first.read) };
+    let Some(from) = first.next(whole.from, &whole.end).await? else {
+        return Ok(first.read);
+    };
     let revision = first.read.revision;
-    let rest = split(&Range { from, end: whole.end }, &kind_prefixes());
-    let ranges = stream::iter(rest).map(|range| Pages::new(session, check, sender, revision).all(range));
+    let rest = split(
+        &Range {
+            from,
+            end: whole.end,
+        },
+        &kind_prefixes(),
+    );
+    let ranges =
+        stream::iter(rest).map(|range| Pages::new(session, check, sender, revision).all(range));
     let mut snapshot = first.read;
     let parts: Vec<Snapshot> = ranges.buffered(CONCURRENT_LISTS).try_collect().await?;
     for part in parts {
@@ -131,7 +144,10 @@ struct Range {
 
 /// The prefixes of the keys of all types.
 fn kind_prefixes() -> Vec<Vec<u8>> {
-    Kind::ALL.into_iter().map(|kind| Key::prefix(kind).into_bytes()).collect()
+    Kind::ALL
+        .into_iter()
+        .map(|kind| Key::prefix(kind).into_bytes())
+        .collect()
 }
 
 /// Splits a range at some keys, in order.
@@ -140,7 +156,13 @@ fn split(range: &Range, cuts: &[Vec<u8>]) -> Vec<Range> {
     let cuts: BTreeSet<&Vec<u8>> = cuts.iter().filter(is_within).collect();
     let ends = cuts.iter().copied().chain([&range.end]);
     let starts = std::iter::once(&range.from).chain(cuts.iter().copied());
-    starts.zip(ends).map(|(from, end)| Range { from: from.clone(), end: end.clone() }).collect()
+    starts
+        .zip(ends)
+        .map(|(from, end)| Range {
+            from: from.clone(),
+            end: end.clone(),
+        })
+        .collect()
 }
 
 /// Reads page after page.
@@ -161,8 +183,18 @@ impl<'a> Pages<'a> {
         sender: Option<&'a PageSender>,
         revision: i64,
     ) -> Self {
-        let read = Snapshot { revision, ..Snapshot::default() };
-        Self { session, check, sender, kv: session.kv(), limit: FIRST_PAGE_KEYS, read }
+        let read = Snapshot {
+            revision,
+            ..Snapshot::default()
+        };
+        Self {
+            session,
+            check,
+            sender,
+            kv: session.kv(),
+            limit: FIRST_PAGE_KEYS,
+            read,
+        }
     }
 
     async fn all(mut self, range: Range) -> Result<Snapshot, PageError> {
@@ -175,7 +207,9 @@ impl<'a> Pages<'a> {
 
     /// Reads the page that begins with this key. Returns the first key of the next one, if any.
     async fn next(&mut self, from: Vec<u8>, end: &[u8]) -> Result<Option<Vec<u8>>, PageError> {
-        let range = GetOptions::new().with_range(end).with_revision(self.read.revision);
+        let range = GetOptions::new()
+            .with_range(end)
+            .with_revision(self.read.revision);
         let mut page = loop {
             let options = range.clone().with_limit(self.limit);
             match get_page(self.session, &mut self.kv, from.clone(), options.clone()).await {
@@ -183,7 +217,9 @@ impl<'a> Pages<'a> {
                 Err(PageError::TooLarge) => {
                     let options = options.with_keys_only();
                     let page = get_page(self.session, &mut self.kv, from.clone(), options).await?;
-                    self.read.problems.extend(page.kvs().iter().map(|pair| too_large(pair.key())));
+                    self.read
+                        .problems
+                        .extend(page.kvs().iter().map(|pair| too_large(pair.key())));
                     break page;
                 }
                 page => break page?,
@@ -196,11 +232,18 @@ impl<'a> Pages<'a> {
         if self.read.revision == 0 {
             self.read.revision = page.header().map_or(0, ResponseHeader::revision);
             if let Some(sender) = self.sender {
-                sender.expect(usize::try_from(page.count()).unwrap_or_default()).await;
+                sender
+                    .expect(usize::try_from(page.count()).unwrap_or_default())
+                    .await;
             }
         }
-        let next = page.kvs().last().filter(|_| page.more()).map(|last| [last.key(), &[0]].concat());
-        self.check(&page, &from, limit).map_err(|error| PageError::Failed(error.into()))?;
+        let next = page
+            .kvs()
+            .last()
+            .filter(|_| page.more())
+            .map(|last| [last.key(), &[0]].concat());
+        self.check(&page, &from, limit)
+            .map_err(|error| PageError::Failed(error.into()))?;
         let mut entries = Vec::with_capacity(page.kvs().len());
         for pair in page.take_kvs() {
             let mut entry = entry(pair);
@@ -246,7 +289,9 @@ fn next_limit(sizes: impl ExactSizeIterator<Item = usize>, keys: i64) -> i64 {
     } else {
         ((left / 3).clamp(MIN_LAST_PAGE_KEYS, PAGE_KEYS), PAGE_BYTES)
     };
-    let fitting = i64::try_from(bytes / average.max(1)).unwrap_or(PAGE_KEYS).max(1);
+    let fitting = i64::try_from(bytes / average.max(1))
+        .unwrap_or(PAGE_KEYS)
+        .max(1);
     fitting.min(keys)
 }
 
@@ -280,12 +325,21 @@ fn too_large(key: &[u8]) -> Problem {
 pub(super) fn entry(pair: etcd_client::KeyValue) -> Entry {
     let (create_revision, mod_revision) = (pair.create_revision(), pair.mod_revision());
     let (key, value) = pair.into_key_value();
-    Entry { key: key_text(key), value: Bytes::from(value), create_revision, mod_revision }
+    Entry {
+        key: key_text(key),
+        value: Bytes::from(value),
+        create_revision,
+        mod_revision,
+    }
 }
 
 /// The first possible key with `prefix`. etcd takes an empty key as none.
 pub(super) fn first_key(prefix: &str) -> Vec<u8> {
-    if prefix.is_empty() { vec![0] } else { prefix.as_bytes().to_vec() }
+    if prefix.is_empty() {
+        vec![0]
+    } else {
+        prefix.as_bytes().to_vec()
+    }
 }
 
 /// The first key after all keys with `prefix`. etcd takes a zero byte as "no end".
@@ -310,7 +364,11 @@ mod tests {
         assert_eq!(next_limit([600; 500].into_iter(), 20_500), PAGE_KEYS);
         assert_eq!(next_limit([600; 500].into_iter(), 9500), 3000);
         assert_eq!(next_limit([600; 500].into_iter(), 400_500), 20_000);
-        assert_eq!(next_limit([600; 500].into_iter(), 4_000_500), 55_924, "32 MiB");
+        assert_eq!(
+            next_limit([600; 500].into_iter(), 4_000_500),
+            55_924,
+            "32 MiB"
+        );
         assert_eq!(next_limit([600; 500].into_iter(), 501), MIN_LAST_PAGE_KEYS);
         assert_eq!(next_limit([16 << 10; 500].into_iter(), 100_500), 256);
         assert_eq!(next_limit([8 << 20; 3].into_iter(), 4), 1);
@@ -319,14 +377,28 @@ mod tests {
 
     #[test]
     fn range_is_split_where_types_begin_without_gaps() {
-        let range = |from: &str, end: &str| Range { from: from.into(), end: end.into() };
+        let range = |from: &str, end: &str| Range {
+            from: from.into(),
+            end: end.into(),
+        };
         let cuts = ["/a/pod/", "/a/node/", "/b/", "/a/endpoints/"].map(Vec::from);
-        let expected =
-            [range("/a/endpoints/x", "/a/node/"), range("/a/node/", "/a/pod/"), range("/a/pod/", "/a0")];
+        let expected = [
+            range("/a/endpoints/x", "/a/node/"),
+            range("/a/node/", "/a/pod/"),
+            range("/a/pod/", "/a0"),
+        ];
         assert_eq!(split(&range("/a/endpoints/x", "/a0"), &cuts), expected);
-        let no_end = Range { from: b"/a/pod/x".to_vec(), end: vec![0] };
-        let [first, last] = &split(&no_end, &cuts)[..] else { panic!() };
-        assert_eq!((&*first.end, &*last.from, &*last.end), (&b"/b/"[..], &b"/b/"[..], &[0][..]));
+        let no_end = Range {
+            from: b"/a/pod/x".to_vec(),
+            end: vec![0],
+        };
+        let [first, last] = &split(&no_end, &cuts)[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (&*first.end, &*last.from, &*last.end),
+            (&b"/b/"[..], &b"/b/"[..], &[0][..])
+        );
         assert_eq!(split(&range("/z", "/z0"), &cuts), [range("/z", "/z0")]);
     }
 

@@ -48,7 +48,12 @@ impl OpenSession {
 impl Member {
     /// Does not connect: the first request opens the connection.
     pub(super) fn new(endpoint: String, access: Arc<EtcdAccess>) -> Self {
-        Self { endpoint, access, session: Mutex::default(), broken: BrokenFlag::default() }
+        Self {
+            endpoint,
+            access,
+            session: Mutex::default(),
+            broken: BrokenFlag::default(),
+        }
     }
 
     /// True if the connection has failed, or could not be opened, and none has been opened since.
@@ -91,8 +96,15 @@ impl Member {
                 open.retry_at = Some(Instant::now() + RETRY_INTERVAL);
                 match Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await {
                     Ok(session) => {
-                        info!(endpoint = self.endpoint, "certificates were read again for a new connection");
-                        *open = OpenSession { session, versions, retry_at: None };
+                        info!(
+                            endpoint = self.endpoint,
+                            "certificates were read again for a new connection"
+                        );
+                        *open = OpenSession {
+                            session,
+                            versions,
+                            retry_at: None,
+                        };
                     }
                     Err(error) => {
                         // While the member cannot be reached, nothing is known about the certificates.
@@ -110,7 +122,11 @@ impl Member {
         let opened = Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await;
         self.broken.store(opened.is_err(), Ordering::Relaxed);
         let session = opened?;
-        *current = Some(OpenSession { session: session.clone(), versions, retry_at: None });
+        *current = Some(OpenSession {
+            session: session.clone(),
+            versions,
+            retry_at: None,
+        });
         Ok(session)
     }
 }

@@ -28,11 +28,16 @@ impl Members {
     pub(super) fn new(endpoints: &[String], access: EtcdAccess) -> Result<Self, StoreError> {
         if endpoints.is_empty() {
             let reason = "there is no endpoint; name at least one HOST:PORT".to_owned();
-            return Err(StoreError::Refused { action: "connect".to_owned(), reason });
+            return Err(StoreError::Refused {
+                action: "connect".to_owned(),
+                reason,
+            });
         }
         let access = Arc::new(access);
-        let members =
-            endpoints.iter().map(|endpoint| Member::new(endpoint.clone(), Arc::clone(&access))).collect();
+        let members = endpoints
+            .iter()
+            .map(|endpoint| Member::new(endpoint.clone(), Arc::clone(&access)))
+            .collect();
         // Many agents with the same configuration are spread over the members.
         let preferred = AtomicUsize::new(rand::rng().random_range(0..endpoints.len()));
         Ok(Self { members, preferred })
@@ -59,7 +64,9 @@ impl Members {
         for position in order(self.preferred.load(Ordering::Relaxed), &broken) {
             let member = &self.members[position];
             match member.call(&request).await {
-                Err(StoreError::Unavailable { endpoint, reason }) => failures.push((endpoint, reason)),
+                Err(StoreError::Unavailable { endpoint, reason }) => {
+                    failures.push((endpoint, reason));
+                }
                 answer => {
                     self.preferred.store(position, Ordering::Relaxed);
                     return Ok((member, answer?));
@@ -75,7 +82,8 @@ impl Members {
         if let [only] = self.members.as_slice() {
             return Ok(only);
         }
-        let probe = |session: Session| async move { session.probe(GetOptions::new()).await }.boxed();
+        let probe =
+            |session: Session| async move { session.probe(GetOptions::new()).await }.boxed();
         Ok(self.read_from(probe).await?.0)
     }
 }
@@ -83,7 +91,11 @@ impl Members {
 /// The order of requests: the preferred member, then those after it; broken ones last, and at the very end the preferred one if
 /// it is broken, because it has just failed.
 fn order(preferred: usize, broken: &[bool]) -> Vec<usize> {
-    let first = if broken[preferred] { preferred + 1 } else { preferred };
+    let first = if broken[preferred] {
+        preferred + 1
+    } else {
+        preferred
+    };
     let mut order: Vec<usize> = (first..broken.len()).chain(0..first).collect();
     order.sort_by_key(|position| broken[*position]);
     order
@@ -95,9 +107,15 @@ fn all_failed(mut failures: Vec<(String, String)>) -> StoreError {
     {
         return StoreError::Unavailable { endpoint, reason };
     }
-    let reasons: Vec<_> = failures.iter().map(|(endpoint, reason)| format!("{endpoint}: {reason}")).collect();
+    let reasons: Vec<_> = failures
+        .iter()
+        .map(|(endpoint, reason)| format!("{endpoint}: {reason}"))
+        .collect();
     let endpoints: Vec<_> = failures.into_iter().map(|(endpoint, _)| endpoint).collect();
-    StoreError::Unavailable { endpoint: endpoints.join(","), reason: reasons.join("; ") }
+    StoreError::Unavailable {
+        endpoint: endpoints.join(","),
+        reason: reasons.join("; "),
+    }
 }
 
 #[cfg(test)]

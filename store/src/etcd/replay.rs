@@ -64,7 +64,9 @@ async fn replay(session: &Session, prefix: &str, window: &Mutex<Window>) -> Resu
     let options = watch_options(prefix, replay.since + 1);
     let (action, begun) = ("watch past changes", Instant::now());
     let mut client = session.watches();
-    let mut responses = session.request(action, client.watch(prefix, Some(options))).await?;
+    let mut responses = session
+        .request(action, client.watch(prefix, Some(options)))
+        .await?;
     loop {
         let response = match timeout(LINGER_TIME, responses.message()).await {
             Ok(response) => response.map_err(|error| session.failure(action, error))?,

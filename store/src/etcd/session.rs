@@ -36,7 +36,12 @@ pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 pub(super) const MAX_PAGE_BYTES: usize = 64 << 20;
 
 /// How hyper and rustls report a connection closed by the other side.
-const CLOSED: [&str; 4] = ["connection closed", "connection reset", "broken pipe", "received fatal alert"];
+const CLOSED: [&str; 4] = [
+    "connection closed",
+    "connection reset",
+    "broken pipe",
+    "received fatal alert",
+];
 
 /// Set when the connection to a member has failed; shared by all its users.
 pub(super) type BrokenFlag = Arc<AtomicBool>;
@@ -80,16 +85,27 @@ impl Session {
             .await
             .map_err(|error| access.unusable_files(&error))?;
         let progress = Arc::new(AtomicU8::new(UNKNOWN));
-        let mut session = Self { client, endpoint: endpoint.to_owned(), broken, progress };
+        let mut session = Self {
+            client,
+            endpoint: endpoint.to_owned(),
+            broken,
+            progress,
+        };
         match timeout(PROBE_TIMEOUT, session.begin(access)).await {
-            Ok(begun) => begun.map(|()| session).map_err(|error| hint(error, access.tls)),
+            Ok(begun) => begun
+                .map(|()| session)
+                .map_err(|error| hint(error, access.tls)),
             Err(_) => Err(session.timeout_error(PROBE_TIMEOUT)),
         }
     }
 
     async fn begin(&mut self, access: &EtcdAccess) -> Result<(), StoreError> {
         if let Some(login) = access.login().await? {
-            match self.client.update_user(Some((login.user, login.password))).await {
+            match self
+                .client
+                .update_user(Some((login.user, login.password)))
+                .await
+            {
                 Ok(()) => {}
                 Err(error) if failure::is_without_users(&error) => {}
                 Err(error) => return Err(self.failure(&access.login_action(), error).into()),
@@ -114,19 +130,25 @@ impl Session {
             .map_err(|error| self.failure("read", error))
         {
             Ok(_) | Err(Failure::Store(StoreError::Refused { .. })) => Ok(()),
-            Err(Failure::LoginRequired { reason, .. }) if !failure::requires_login(&reason) => Ok(()),
+            Err(Failure::LoginRequired { reason, .. }) if !failure::requires_login(&reason) => {
+                Ok(())
+            }
             Err(failure) => Err(failure),
         }
     }
 
     /// For reads and writes.
     pub(super) fn kv(&self) -> KvClient {
-        self.client.kv_client().max_decoding_message_size(MAX_PAGE_BYTES)
+        self.client
+            .kv_client()
+            .max_decoding_message_size(MAX_PAGE_BYTES)
     }
 
     /// For watches.
     pub(super) fn watches(&self) -> WatchClient {
-        self.client.watch_client().max_decoding_message_size(MAX_RESPONSE_BYTES)
+        self.client
+            .watch_client()
+            .max_decoding_message_size(MAX_RESPONSE_BYTES)
     }
 
     /// For keys with a time to live.
@@ -140,12 +162,19 @@ impl Session {
         action: &str,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Failure> {
-        self.answer(request).await?.map_err(|error| self.failure(action, error))
+        self.answer(request)
+            .await?
+            .map_err(|error| self.failure(action, error))
     }
 
     /// Like [`Session::request`], for callers that handle etcd's error themselves.
-    pub(super) async fn answer<T>(&self, request: impl Future<Output = T>) -> Result<T, StoreError> {
-        timeout(REQUEST_TIMEOUT, request).await.map_err(|_| self.timeout_error(REQUEST_TIMEOUT))
+    pub(super) async fn answer<T>(
+        &self,
+        request: impl Future<Output = T>,
+    ) -> Result<T, StoreError> {
+        timeout(REQUEST_TIMEOUT, request)
+            .await
+            .map_err(|_| self.timeout_error(REQUEST_TIMEOUT))
     }
 
     /// The error of a timeout.
@@ -160,7 +189,10 @@ impl Session {
 
     /// The error of an unusable member.
     pub(super) fn unavailable(&self, reason: String) -> StoreError {
-        StoreError::Unavailable { endpoint: self.endpoint.clone(), reason }
+        StoreError::Unavailable {
+            endpoint: self.endpoint.clone(),
+            reason,
+        }
     }
 
     /// Whether requests for a watch's progress are answered; none if unknown.
@@ -176,12 +208,17 @@ impl Session {
     /// Records that a request for progress was not answered by a member that answers others.
     pub(super) fn progress_unanswered(&self) {
         let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.progress.fetch_update(set, get, |progress| Some(after_silence(progress)));
+        let _ = self
+            .progress
+            .fetch_update(set, get, |progress| Some(after_silence(progress)));
     }
 
     /// The error of a silent watch on a member that answers.
     pub(super) fn silent(&self, silence: Duration) -> StoreError {
-        StoreError::Silent { endpoint: self.endpoint.clone(), silence }
+        StoreError::Silent {
+            endpoint: self.endpoint.clone(),
+            silence,
+        }
     }
 
     /// Marks the connection as broken: the next request opens a new one, and prefers other members.
@@ -201,7 +238,11 @@ const fn answers_progress(progress: u8) -> Option<bool> {
 
 /// The next value of `progress` after an unanswered request.
 const fn after_silence(progress: u8) -> u8 {
-    if progress == UNKNOWN || progress == ANSWERED { MISSED } else { UNANSWERED }
+    if progress == UNKNOWN || progress == ANSWERED {
+        MISSED
+    } else {
+        UNANSWERED
+    }
 }
 
 /// A member that rejects a client only closes the connection; the reason may be lost.
@@ -209,7 +250,11 @@ fn hint(mut error: StoreError, tls: bool) -> StoreError {
     if let StoreError::Unavailable { reason, .. } = &mut error
         && CLOSED.iter().any(|words| reason.contains(words))
     {
-        let hint = if tls { "it may not accept this client's certificate" } else { "it may require TLS" };
+        let hint = if tls {
+            "it may not accept this client's certificate"
+        } else {
+            "it may require TLS"
+        };
         *reason = format!("{reason} ({hint})");
     }
     error

@@ -57,24 +57,29 @@ pub(super) async fn watch(
         revision,
         begun: Vec::new(),
     };
-    Ok(stream::try_unfold((watch, replays), |(mut watch, mut replays)| async move {
-        let next = tokio::select! {
-            biased;
-            next = watch.next() => next,
-            difference = replays.difference() => Err(difference),
-        };
-        let batch = next.inspect_err(|error| {
-            if matches!(error, StoreError::Inconsistent { .. }) {
-                watch.keys.set_suspect();
-            }
-            // Another member may not lie.
-            if matches!(error, StoreError::Unavailable { .. } | StoreError::Inconsistent { .. }) {
-                watch.session.give_up();
-            }
-        })?;
-        Ok(Some((WatchEvent::Changed(batch), (watch, replays))))
-    })
-    .boxed())
+    Ok(
+        stream::try_unfold((watch, replays), |(mut watch, mut replays)| async move {
+            let next = tokio::select! {
+                biased;
+                next = watch.next() => next,
+                difference = replays.difference() => Err(difference),
+            };
+            let batch = next.inspect_err(|error| {
+                if matches!(error, StoreError::Inconsistent { .. }) {
+                    watch.keys.set_suspect();
+                }
+                // Another member may not lie.
+                if matches!(
+                    error,
+                    StoreError::Unavailable { .. } | StoreError::Inconsistent { .. }
+                ) {
+                    watch.session.give_up();
+                }
+            })?;
+            Ok(Some((WatchEvent::Changed(batch), (watch, replays))))
+        })
+        .boxed(),
+    )
 }
 
 /// Opens a watch for a reader who knows everything up to `position`.
@@ -87,7 +92,9 @@ async fn open(
     let options = watch_options(prefix, start).with_progress_notify();
     let mut client = session.watches();
     let action = action(prefix);
-    let mut responses = session.request(&action, client.watch(prefix, Some(options))).await?;
+    let mut responses = session
+        .request(&action, client.watch(prefix, Some(options)))
+        .await?;
 
     let created = session
         .request(&action, responses.message())
@@ -142,13 +149,24 @@ impl Watch {
             }
             if response.events.is_empty() && events.is_empty() {
                 // A progress notification: everything up to this revision has been sent.
-                self.revision = response.header.map_or(0, |header| header.revision).max(self.revision);
+                self.revision = response
+                    .header
+                    .map_or(0, |header| header.revision)
+                    .max(self.revision);
                 self.keys.advance(self.revision);
-                return Ok(Batch { revision: self.revision, changes: Vec::new() });
+                return Ok(Batch {
+                    revision: self.revision,
+                    changes: Vec::new(),
+                });
             }
             self.keys.check_order(&response.events)?;
             let known = self.start.revision();
-            events.extend(response.events.into_iter().filter(|event| revision_of(event) > known));
+            events.extend(
+                response
+                    .events
+                    .into_iter()
+                    .filter(|event| revision_of(event) > known),
+            );
             if response.fragment {
                 self.begun = unfinished(&mut events);
                 if events.is_empty() {
@@ -158,10 +176,15 @@ impl Watch {
             }
             if let Some(newest) = events.last() {
                 self.revision = revision_of(newest).max(self.revision);
-                events.iter().try_for_each(|event| self.keys.follow(event))?;
+                events
+                    .iter()
+                    .try_for_each(|event| self.keys.follow(event))?;
                 self.keys.advance(self.revision);
                 let changes = events.into_iter().filter_map(change).collect();
-                return Ok(Batch { revision: self.revision, changes });
+                return Ok(Batch {
+                    revision: self.revision,
+                    changes,
+                });
             }
         }
     }
@@ -175,7 +198,13 @@ impl Watch {
     async fn begin_later(&mut self) -> Result<(), StoreError> {
         self.begins_early = false;
         // Nothing was missed if the preceding revision still exists, which is confirmed too.
-        self.responses = open(&self.session, &self.prefix, &self.start, self.start.revision() + 1).await?;
+        self.responses = open(
+            &self.session,
+            &self.prefix,
+            &self.start,
+            self.start.revision() + 1,
+        )
+        .await?;
         Ok(())
     }
 
@@ -200,16 +229,18 @@ impl Watch {
                 Ok(response)
             }
             Ok(None) => Err(self.session.unavailable("the watch was closed".to_owned())),
-            Err(error) if failure::is_too_large(&error) => {
-                Err(StoreError::TooLarge { limit: MAX_RESPONSE_BYTES })
-            }
+            Err(error) if failure::is_too_large(&error) => Err(StoreError::TooLarge {
+                limit: MAX_RESPONSE_BYTES,
+            }),
             Err(error) => Err(self.session.failure(&action(&self.prefix), error).into()),
         }
     }
 
     /// The first response after a request for progress. A member that may not answer such requests gets another request too;
     /// one that never answered may answer this one.
-    async fn ask_for_progress(&mut self) -> Result<Result<Option<WatchResponse>, Error>, StoreError> {
+    async fn ask_for_progress(
+        &mut self,
+    ) -> Result<Result<Option<WatchResponse>, Error>, StoreError> {
         let session = self.session.clone();
         let answers_progress = session.answers_progress();
         let answer_timeout = match answers_progress {
@@ -222,7 +253,11 @@ impl Watch {
             self.responses.message().await
         }));
         let probe = pin!(timeout(ANSWER_TIMEOUT, async {
-            answers_progress.is_none() && session.probe(GetOptions::new().with_serializable()).await.is_ok()
+            answers_progress.is_none()
+                && session
+                    .probe(GetOptions::new().with_serializable())
+                    .await
+                    .is_ok()
         }));
         let (response, is_alive) = match select(response, probe).await {
             Either::Left((Ok(response), _)) => return Ok(response),
@@ -236,20 +271,28 @@ impl Watch {
                 session.progress_unanswered();
                 Err(session.silent(silence))
             }
-            Err(_) => Err(session.unavailable(format!("the watch has sent nothing for {silence:?}"))),
+            Err(_) => {
+                Err(session.unavailable(format!("the watch has sent nothing for {silence:?}")))
+            }
         }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.known.put_back(&self.prefix, std::mem::take(&mut self.keys));
+        self.known
+            .put_back(&self.prefix, std::mem::take(&mut self.keys));
     }
 }
 
 /// Takes out the events that must wait for the next fragment: all, or if there are many, those of the newest revision.
 fn unfinished(events: &mut Vec<PbEvent>) -> Vec<PbEvent> {
-    let size = |event: &PbEvent| event.kv.as_ref().map_or(0, |pair| pair.key.len() + pair.value.len());
+    let size = |event: &PbEvent| {
+        event
+            .kv
+            .as_ref()
+            .map_or(0, |pair| pair.key.len() + pair.value.len())
+    };
     if events.iter().map(size).sum::<usize>() < MAX_BATCH_BYTES {
         return std::mem::take(events);
     }
@@ -268,7 +311,12 @@ fn change(event: PbEvent) -> Option<Change> {
         Change::Delete { key }
     } else {
         let (create_revision, mod_revision) = (pair.create_revision, pair.mod_revision);
-        Change::Put(Entry { key, value: Bytes::from(pair.value), create_revision, mod_revision })
+        Change::Put(Entry {
+            key,
+            value: Bytes::from(pair.value),
+            create_revision,
+            mod_revision,
+        })
     })
 }
 
@@ -281,11 +329,20 @@ fn refuse_canceled(
     if !response.canceled() {
         return Ok(());
     }
-    Err(match (response.compact_revision(), response.cancel_reason()) {
-        (oldest, _) if oldest > 0 => StoreError::Compacted { requested: revision + 1, oldest }.into(),
-        (_, reason) if failure::may_need_login(reason) => {
-            Failure::LoginRequired { action: action(prefix), reason: reason.to_owned() }
-        }
-        (_, reason) => session.unavailable(format!("the watch was canceled: {reason}")).into(),
-    })
+    Err(
+        match (response.compact_revision(), response.cancel_reason()) {
+            (oldest, _) if oldest > 0 => StoreError::Compacted {
+                requested: revision + 1,
+                oldest,
+            }
+            .into(),
+            (_, reason) if failure::may_need_login(reason) => Failure::LoginRequired {
+                action: action(prefix),
+                reason: reason.to_owned(),
+            },
+            (_, reason) => session
+                .unavailable(format!("the watch was canceled: {reason}"))
+                .into(),
+        },
+    )
 }

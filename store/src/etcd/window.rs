@@ -64,7 +64,11 @@ impl Replay {
 impl Window {
     /// Without changes, from this revision on.
     pub(super) fn after(revision: i64) -> Self {
-        Self { since: revision, reached: revision, ..Self::default() }
+        Self {
+            since: revision,
+            reached: revision,
+            ..Self::default()
+        }
     }
 
     /// Adds a change that is delivered.
@@ -101,19 +105,31 @@ impl Window {
     /// Begins to compare.
     pub(super) const fn begin_replay(&self) -> Replay {
         let (since, until) = (self.since, self.reached);
-        Replay { since, until, newest: since, seen: BTreeSet::new(), ahead: Vec::new() }
+        Replay {
+            since,
+            until,
+            newest: since,
+            seen: BTreeSet::new(),
+            ahead: Vec::new(),
+        }
     }
 
     /// Compares a change of the history with what was delivered.
     pub(super) fn compare(&self, replay: &mut Replay, event: &PbEvent) -> Result<(), StoreError> {
-        let Some((id, hash)) = self.hashes(event) else { return Ok(()) };
+        let Some((id, hash)) = self.hashes(event) else {
+            return Ok(());
+        };
         let (revision, _) = id;
         // Else it was delivered before the window was restarted.
         if revision <= self.since {
             return Ok(());
         }
         replay.newest = revision;
-        let key = event.kv.as_ref().map(|pair| pair.key.as_slice()).unwrap_or_default();
+        let key = event
+            .kv
+            .as_ref()
+            .map(|pair| pair.key.as_slice())
+            .unwrap_or_default();
         match self.changes.get(&id) {
             Some(delivered) => {
                 replay.seen.insert(id);
@@ -128,8 +144,18 @@ impl Window {
     }
 
     /// Ends a replay. What it brought before `ahead_since`, and what was not delivered since, was lost.
-    pub(super) fn end_replay(&mut self, replay: Replay, ahead_since: Instant) -> Result<(), StoreError> {
-        let Replay { until, newest, seen, ahead, .. } = replay;
+    pub(super) fn end_replay(
+        &mut self,
+        replay: Replay,
+        ahead_since: Instant,
+    ) -> Result<(), StoreError> {
+        let Replay {
+            until,
+            newest,
+            seen,
+            ahead,
+            ..
+        } = replay;
         let is_waiting = self.waiting_since.is_some_and(|since| since <= ahead_since);
         for (id, key, hash) in &ahead {
             match self.changes.get(id) {
@@ -144,9 +170,14 @@ impl Window {
         let end = if is_decided { until } else { newest };
         let delivered = self.changes.range(..=(end, u64::MAX)).map(|(id, _)| id);
         if let Some((revision, _)) = delivered.copied().find(|id| !seen.contains(id)) {
-            let reason =
-                format!("a change of revision {revision} was delivered, which is not in its history");
-            return Err(inconsistent(Inconsistency::NotInHistory, b"the store", reason));
+            let reason = format!(
+                "a change of revision {revision} was delivered, which is not in its history"
+            );
+            return Err(inconsistent(
+                Inconsistency::NotInHistory,
+                b"the store",
+                reason,
+            ));
         }
         self.undecided = if is_decided { 0 } else { self.undecided + 1 };
         self.since = end.max(self.since);
@@ -156,9 +187,20 @@ impl Window {
 
     fn hashes(&self, event: &PbEvent) -> Option<(ChangeId, u64)> {
         let pair = event.kv.as_ref()?;
-        let PbKeyValue { key, value, version, create_revision, mod_revision, .. } = pair;
+        let PbKeyValue {
+            key,
+            value,
+            version,
+            create_revision,
+            mod_revision,
+            ..
+        } = pair;
         let id = (*mod_revision, self.hasher.hash_one(key));
-        Some((id, self.hasher.hash_one((event.r#type, version, create_revision, value))))
+        Some((
+            id,
+            self.hasher
+                .hash_one((event.r#type, version, create_revision, value)),
+        ))
     }
 }
 
@@ -166,13 +208,18 @@ fn check_hash(delivered: u64, replayed: u64, revision: i64, key: &[u8]) -> Resul
     if delivered == replayed {
         return Ok(());
     }
-    let reason =
-        format!("its change of revision {revision} was delivered otherwise than it is in the history");
+    let reason = format!(
+        "its change of revision {revision} was delivered otherwise than it is in the history"
+    );
     Err(inconsistent(Inconsistency::Altered, key, reason))
 }
 
 fn missed(revision: i64, key: &[u8]) -> StoreError {
-    inconsistent(Inconsistency::Missed, key, format!("its change of revision {revision} was not delivered"))
+    inconsistent(
+        Inconsistency::Missed,
+        key,
+        format!("its change of revision {revision} was not delivered"),
+    )
 }
 
 #[cfg(test)]

@@ -37,7 +37,12 @@ impl Outage {
     pub(super) fn begin(now: Instant) -> Self {
         let mut reminders = Backoff::new(FIRST_REMINDER, MAX_PAUSE);
         let next_reminder = now + reminders.next(1.0);
-        Self { since: now, causes: BTreeSet::new(), reminders, next_reminder }
+        Self {
+            since: now,
+            causes: BTreeSet::new(),
+            reminders,
+            next_reminder,
+        }
     }
 
     /// Records the cause of a failed attempt.
@@ -66,7 +71,9 @@ mod tests {
         assert_eq!(outage.add("refused at port 2", now), Report::Nothing);
         assert_eq!(outage.add("no login", now), Report::Cause);
         assert_eq!(outage.add("refused at port 3", now), Report::Nothing);
-        let others = "abcdefghijk".chars().filter(|c| outage.add(&c.to_string(), now) == Report::Cause);
+        let others = "abcdefghijk"
+            .chars()
+            .filter(|c| outage.add(&c.to_string(), now) == Report::Cause);
         assert_eq!(others.count(), MAX_REPORTED_CAUSES - 2);
     }
 

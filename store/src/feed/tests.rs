@@ -13,7 +13,10 @@ use crate::{Change, Entry, Transaction};
 
 enum Request {
     List(oneshot::Sender<Result<Snapshot, StoreError>>),
-    ListPages(PageSender, oneshot::Sender<Result<(i64, Vec<Problem>), StoreError>>),
+    ListPages(
+        PageSender,
+        oneshot::Sender<Result<(i64, Vec<Problem>), StoreError>>,
+    ),
     Watch(Position, oneshot::Sender<Result<WatchStream, StoreError>>),
 }
 
@@ -34,7 +37,9 @@ impl Store for ScriptedWatch {
         pages: &'a PageSender,
     ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::ListPages(PageSender(pages.0.clone()), reply)).unwrap();
+        self.requests
+            .send(Request::ListPages(PageSender(pages.0.clone()), reply))
+            .unwrap();
         async { answer.await.unwrap() }.boxed()
     }
 
@@ -52,7 +57,9 @@ impl Store for ScriptedWatch {
         position: &'a Position,
     ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Request::Watch(position.clone(), reply)).unwrap();
+        self.requests
+            .send(Request::Watch(position.clone(), reply))
+            .unwrap();
         async { answer.await.unwrap() }.boxed()
     }
 
@@ -84,7 +91,11 @@ impl Stage {
     ) -> Self {
         let (sender, requests) = mpsc::unbounded_channel();
         let (events, handle) = start(Arc::new(ScriptedWatch { requests: sender }), "/");
-        Self { requests, events, handle }
+        Self {
+            requests,
+            events,
+            handle,
+        }
     }
 
     /// Answers a request for a list in pages: each page is the only one since a begin.
@@ -96,27 +107,44 @@ impl Stage {
             sender.begin().await;
             sender.send(page.to_vec()).await;
         }
-        reply.send(answer.map(|revision| (revision, Vec::new()))).unwrap();
+        reply
+            .send(answer.map(|revision| (revision, Vec::new())))
+            .unwrap();
     }
 
     async fn expect_page(&mut self, entries: &[Entry]) {
         assert_eq!(self.next().await, FeedEvent::List(ListPart::Started));
-        assert_eq!(self.next().await, FeedEvent::List(ListPart::Page(entries.to_vec())));
+        assert_eq!(
+            self.next().await,
+            FeedEvent::List(ListPart::Page(entries.to_vec()))
+        );
     }
 
     /// Expects the end of a list in pages, and a watch whose position has these entries only.
     async fn expect_complete(&mut self, revision: i64, entries: &[Entry]) {
-        let complete = ListPart::Complete { revision, problems: Vec::new() };
+        let complete = ListPart::Complete {
+            revision,
+            problems: Vec::new(),
+        };
         assert_eq!(self.next().await, FeedEvent::List(complete));
         let Some(Request::Watch(position, _)) = self.requests.recv().await else {
             panic!("expected a watch")
         };
         let (entries, problems) = (entries.to_vec(), Vec::new());
-        assert_eq!(position, Position::of(&Snapshot { revision, entries, problems }));
+        assert_eq!(
+            position,
+            Position::of(&Snapshot {
+                revision,
+                entries,
+                problems
+            })
+        );
     }
 
     async fn answer_list(&mut self, answer: Result<i64, StoreError>) {
-        let Some(Request::List(reply)) = self.requests.recv().await else { panic!("expected a list") };
+        let Some(Request::List(reply)) = self.requests.recv().await else {
+            panic!("expected a list")
+        };
         reply.send(answer.map(snapshot)).unwrap();
     }
 
@@ -126,15 +154,18 @@ impl Stage {
         };
         assert_eq!(position.revision(), expected);
         let (sender, receiver) = mpsc::unbounded_channel();
-        let stream: BoxStream<'static, _> =
-            stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) })
-                .boxed();
+        let stream: BoxStream<'static, _> = stream::unfold(receiver, |mut receiver| async {
+            Some((receiver.recv().await?, receiver))
+        })
+        .boxed();
         assert!(reply.send(Ok(stream)).is_ok());
         sender
     }
 
     async fn refuse_watch(&mut self, error: StoreError) {
-        let Some(Request::Watch(_, reply)) = self.requests.recv().await else { panic!("expected a watch") };
+        let Some(Request::Watch(_, reply)) = self.requests.recv().await else {
+            panic!("expected a watch")
+        };
         assert!(reply.send(Err(error)).is_ok());
     }
 
@@ -153,27 +184,48 @@ impl Stage {
 }
 
 fn snapshot(revision: i64) -> Snapshot {
-    Snapshot { revision, ..Snapshot::default() }
+    Snapshot {
+        revision,
+        ..Snapshot::default()
+    }
 }
 
 fn entry(key: &str, revision: i64) -> Entry {
-    Entry { key: key.to_owned(), value: "1".into(), create_revision: revision, mod_revision: revision }
+    Entry {
+        key: key.to_owned(),
+        value: "1".into(),
+        create_revision: revision,
+        mod_revision: revision,
+    }
 }
 
 fn batch(revision: i64) -> Batch {
-    Batch { revision, changes: vec![Change::Delete { key: format!("/{revision}") }] }
+    Batch {
+        revision,
+        changes: vec![Change::Delete {
+            key: format!("/{revision}"),
+        }],
+    }
 }
 
 fn lost() -> StoreError {
-    StoreError::Unavailable { endpoint: "there".to_owned(), reason: "gone".to_owned() }
+    StoreError::Unavailable {
+        endpoint: "there".to_owned(),
+        reason: "gone".to_owned(),
+    }
 }
 
 fn refused() -> StoreError {
-    StoreError::Refused { action: "read".to_owned(), reason: "no login".to_owned() }
+    StoreError::Refused {
+        action: "read".to_owned(),
+        reason: "no login".to_owned(),
+    }
 }
 
 fn down() -> FeedEvent {
-    FeedEvent::Down { reason: lost().to_string() }
+    FeedEvent::Down {
+        reason: lost().to_string(),
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,18 +272,34 @@ async fn problem_of_key_ends_with_next_change_of_key() {
     };
     let problems: Vec<_> = ["/6", "/8", "a.yaml"].map(problem).into();
     let mut stage = Stage::new();
-    let Some(Request::List(reply)) = stage.requests.recv().await else { panic!("expected a list") };
-    reply.send(Ok(Snapshot { revision: 5, problems: problems.clone(), ..Snapshot::default() })).unwrap();
+    let Some(Request::List(reply)) = stage.requests.recv().await else {
+        panic!("expected a list")
+    };
+    reply
+        .send(Ok(Snapshot {
+            revision: 5,
+            problems: problems.clone(),
+            ..Snapshot::default()
+        }))
+        .unwrap();
     assert!(matches!(stage.next().await, FeedEvent::Snapshot(_)));
     let watch = stage.answer_watch(5).await;
     for revision in 6..9 {
-        watch.send(Ok(WatchEvent::Changed(batch(revision)))).unwrap();
+        watch
+            .send(Ok(WatchEvent::Changed(batch(revision))))
+            .unwrap();
     }
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
-    assert_eq!(stage.next().await, FeedEvent::Problems(problems[1..].to_vec()));
+    assert_eq!(
+        stage.next().await,
+        FeedEvent::Problems(problems[1..].to_vec())
+    );
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(7)));
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(8)));
-    assert_eq!(stage.next().await, FeedEvent::Problems(problems[2..].to_vec()));
+    assert_eq!(
+        stage.next().await,
+        FeedEvent::Problems(problems[2..].to_vec())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +315,12 @@ async fn list_ends_the_problems_of_the_one_before() {
         for (revision, problems) in [(4, vec![problem.clone()]), (5, vec![])] {
             match stage.requests.recv().await {
                 Some(Request::List(reply)) => {
-                    reply.send(Ok(Snapshot { problems, ..snapshot(revision) })).unwrap();
+                    reply
+                        .send(Ok(Snapshot {
+                            problems,
+                            ..snapshot(revision)
+                        }))
+                        .unwrap();
                 }
                 Some(Request::ListPages(_, reply)) => reply.send(Ok((revision, problems))).unwrap(),
                 _ => panic!("expected a list"),
@@ -260,8 +333,14 @@ async fn list_ends_the_problems_of_the_one_before() {
         }
         let watch = stage.answer_watch(5).await;
         for revision in [6, 7] {
-            watch.send(Ok(WatchEvent::Changed(batch(revision)))).unwrap();
-            assert_eq!(stage.next().await, FeedEvent::Changed(batch(revision)), "there was no problem");
+            watch
+                .send(Ok(WatchEvent::Changed(batch(revision))))
+                .unwrap();
+            assert_eq!(
+                stage.next().await,
+                FeedEvent::Changed(batch(revision)),
+                "there was no problem"
+            );
         }
     }
 }
@@ -271,7 +350,12 @@ async fn lost_watch_resumes_at_its_revision_and_is_reported_once() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
     // Nothing changed, but the store advanced: the next watch begins here.
-    watch.send(Ok(WatchEvent::Changed(Batch { revision: 9, changes: vec![] }))).unwrap();
+    watch
+        .send(Ok(WatchEvent::Changed(Batch {
+            revision: 9,
+            changes: vec![],
+        })))
+        .unwrap();
     watch.send(Err(lost())).unwrap();
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
     assert_eq!(stage.next().await, down());
@@ -292,7 +376,12 @@ async fn outage_with_a_new_cause_is_reported_again() {
         stage.refuse_watch(error).await;
     }
     let _watch = stage.answer_watch(5).await;
-    assert_eq!(stage.next().await, FeedEvent::Down { reason: refused().to_string() });
+    assert_eq!(
+        stage.next().await,
+        FeedEvent::Down {
+            reason: refused().to_string()
+        }
+    );
     assert_eq!(stage.next().await, FeedEvent::Up);
 }
 
@@ -301,7 +390,12 @@ async fn silent_watch_is_opened_again_at_once_and_is_no_outage() {
     let (mut stage, watch) = Stage::watching().await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
     let silence = Duration::from_secs(30);
-    watch.send(Err(StoreError::Silent { endpoint: "there".to_owned(), silence })).unwrap();
+    watch
+        .send(Err(StoreError::Silent {
+            endpoint: "there".to_owned(),
+            silence,
+        }))
+        .unwrap();
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
     let start = Instant::now();
     let watch = stage.answer_watch(6).await;
@@ -319,7 +413,10 @@ async fn pauses_grow_while_store_is_down() {
     }
     stage.answer_list(Ok(1)).await;
     let waited = start.elapsed();
-    assert!(waited > Duration::from_secs(30) && waited < Duration::from_secs(80), "{waited:?}");
+    assert!(
+        waited > Duration::from_secs(30) && waited < Duration::from_secs(80),
+        "{waited:?}"
+    );
     assert_eq!(stage.next().await, down());
     assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(1)));
 }
@@ -337,15 +434,28 @@ async fn pauses_grow_only_while_watches_are_short() {
             watch = stage.answer_watch(5).await;
             pause = end.elapsed();
         }
-        assert_eq!(pause > Duration::from_secs(2), grows, "{pause:?} after each {duration:?}");
-        assert_eq!(pause < Duration::from_millis(100), !grows, "{pause:?} after each {duration:?}");
+        assert_eq!(
+            pause > Duration::from_secs(2),
+            grows,
+            "{pause:?} after each {duration:?}"
+        );
+        assert_eq!(
+            pause < Duration::from_millis(100),
+            !grows,
+            "{pause:?} after each {duration:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn missed_changes_make_it_list_again_without_outage() {
     let (mut stage, watch) = Stage::watching().await;
-    watch.send(Err(StoreError::Compacted { requested: 6, oldest: 8 })).unwrap();
+    watch
+        .send(Err(StoreError::Compacted {
+            requested: 6,
+            oldest: 8,
+        }))
+        .unwrap();
     stage.answer_list(Ok(9)).await;
     assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
     stage.answer_watch(9).await;
@@ -354,7 +464,10 @@ async fn missed_changes_make_it_list_again_without_outage() {
 #[tokio::test(start_paused = true)]
 async fn lists_without_a_lasting_watch_are_an_outage_with_growing_pauses() {
     let (mut stage, watch) = Stage::watching().await;
-    let compacted = || StoreError::Compacted { requested: 6, oldest: 8 };
+    let compacted = || StoreError::Compacted {
+        requested: 6,
+        oldest: 8,
+    };
     let start = Instant::now();
     watch.send(Err(compacted())).unwrap();
     let mut lists = 0;
@@ -364,7 +477,12 @@ async fn lists_without_a_lasting_watch_are_an_outage_with_growing_pauses() {
         assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
         stage.refuse_watch(compacted()).await;
         if lists + 1 >= OUTAGE_LISTS {
-            assert_eq!(stage.next().await, FeedEvent::Down { reason: compacted().to_string() });
+            assert_eq!(
+                stage.next().await,
+                FeedEvent::Down {
+                    reason: compacted().to_string()
+                }
+            );
         }
     }
     assert!((15..35).contains(&lists), "{lists} lists in ten minutes");
@@ -380,7 +498,10 @@ async fn lists_without_a_lasting_watch_are_an_outage_with_growing_pauses() {
     let start = Instant::now();
     watch.send(Err(compacted())).unwrap();
     stage.answer_list(Ok(9)).await;
-    assert!(start.elapsed() < Duration::from_secs(1), "a watch that lasted begins anew");
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "a watch that lasted begins anew"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -392,8 +513,10 @@ async fn inconsistency_is_reported_with_its_key_and_listed() {
         reason: "twice".to_owned(),
     };
     watch.send(Err(lie)).unwrap();
-    let expected =
-        FeedEvent::Inconsistent { inconsistency: Inconsistency::Order, reason: "/a: twice".to_owned() };
+    let expected = FeedEvent::Inconsistent {
+        inconsistency: Inconsistency::Order,
+        reason: "/a: twice".to_owned(),
+    };
     assert_eq!(stage.next().await, expected);
     stage.answer_list(Ok(9)).await;
     assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
@@ -402,8 +525,14 @@ async fn inconsistency_is_reported_with_its_key_and_listed() {
 #[tokio::test(start_paused = true)]
 async fn store_with_other_data_is_reported_and_listed_again() {
     for error in [
-        StoreError::Rewound { requested: 5, newest: 2 },
-        StoreError::Replaced { revision: 5, key: "/a".to_owned() },
+        StoreError::Rewound {
+            requested: 5,
+            newest: 2,
+        },
+        StoreError::Replaced {
+            revision: 5,
+            key: "/a".to_owned(),
+        },
     ] {
         let (mut stage, watch) = Stage::watching().await;
         watch.send(Err(lost())).unwrap();
@@ -425,7 +554,10 @@ async fn resync_lists_again_at_once() {
     stage.answer_list(Ok(6)).await;
     assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(6)));
     stage.answer_watch(6).await;
-    assert!(stage.requests.try_recv().is_err(), "two requests before the list are one");
+    assert!(
+        stage.requests.try_recv().is_err(),
+        "two requests before the list are one"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -461,7 +593,10 @@ async fn requests_before_a_list_are_answered_by_it() {
     let watch = stage.answer_watch(5).await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
     assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
-    assert!(stage.requests.try_recv().is_err(), "nothing more is asked for");
+    assert!(
+        stage.requests.try_recv().is_err(),
+        "nothing more is asked for"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -470,11 +605,18 @@ async fn list_in_pages_ends_the_outage() {
     stage.answer_pages(&[], Err(lost())).await;
     assert_eq!(stage.next().await, down());
     stage.answer_pages(&[], Ok(3)).await;
-    let complete = ListPart::Complete { revision: 3, problems: Vec::new() };
+    let complete = ListPart::Complete {
+        revision: 3,
+        problems: Vec::new(),
+    };
     assert_eq!(stage.next().await, FeedEvent::List(complete));
     let watch = stage.answer_watch(3).await;
     watch.send(Ok(WatchEvent::Changed(batch(4)))).unwrap();
-    assert_eq!(stage.next().await, FeedEvent::Changed(batch(4)), "no other end of it");
+    assert_eq!(
+        stage.next().await,
+        FeedEvent::Changed(batch(4)),
+        "no other end of it"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -487,20 +629,31 @@ async fn pauses_begin_anew_after_an_event() {
     let watch = stage.answer_watch(5).await;
     watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
     watch.send(Err(lost())).unwrap();
-    let expected = [down(), FeedEvent::Snapshot(snapshot(5)), FeedEvent::Changed(batch(6)), down()];
+    let expected = [
+        down(),
+        FeedEvent::Snapshot(snapshot(5)),
+        FeedEvent::Changed(batch(6)),
+        down(),
+    ];
     for event in expected {
         assert_eq!(stage.next().await, event);
     }
     let start = Instant::now();
     stage.answer_watch(6).await;
-    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_receiver_holds_feed_back_and_loses_nothing() {
     let (mut stage, watch) = Stage::watching().await;
     for revision in 6..1000 {
-        watch.send(Ok(WatchEvent::Changed(batch(revision)))).unwrap();
+        watch
+            .send(Ok(WatchEvent::Changed(batch(revision))))
+            .unwrap();
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
     for revision in 6..1000 {
@@ -515,12 +668,19 @@ async fn delivery_has_the_time_of_its_receipt() {
     // One more than fits: the feed has read it, and waits.
     for revision in 0..=EVENT_CAPACITY {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        watch.send(Ok(WatchEvent::Changed(batch(6 + i64::try_from(revision).unwrap())))).unwrap();
+        watch
+            .send(Ok(WatchEvent::Changed(batch(
+                6 + i64::try_from(revision).unwrap(),
+            ))))
+            .unwrap();
     }
     tokio::time::sleep(Duration::from_secs(3600)).await;
     for second in 1..=EVENT_CAPACITY + 1 {
         let delivery = stage.events.recv().await.unwrap();
-        assert_eq!(delivery.received - start, Duration::from_secs(second.try_into().unwrap()));
+        assert_eq!(
+            delivery.received - start,
+            Duration::from_secs(second.try_into().unwrap())
+        );
     }
 }
 
@@ -532,7 +692,9 @@ async fn feed_ends_with_its_receiver_in_every_wait() {
     assert!(stage.requests.recv().await.is_none());
 
     let mut stage = Stage::new();
-    let Some(Request::List(mut reply)) = stage.requests.recv().await else { panic!("expected a list") };
+    let Some(Request::List(mut reply)) = stage.requests.recv().await else {
+        panic!("expected a list")
+    };
     drop(stage.events);
     reply.closed().await;
     assert!(stage.requests.recv().await.is_none());
@@ -561,12 +723,21 @@ async fn renewal_without_answer_ends_with_the_outage_or_a_list() {
     let _watch = stage.answer_watch(5).await;
     assert_eq!(stage.next().await, FeedEvent::Up, "one for both");
     stage.handle.request_renewal();
-    stage.refuse_watch(StoreError::Compacted { requested: 5, oldest: 9 }).await;
+    stage
+        .refuse_watch(StoreError::Compacted {
+            requested: 5,
+            oldest: 9,
+        })
+        .await;
     stage.answer_list(Ok(9)).await;
     assert_eq!(stage.next().await, FeedEvent::Snapshot(snapshot(9)));
     let watch = stage.answer_watch(9).await;
     watch.send(Ok(WatchEvent::Changed(batch(10)))).unwrap();
-    assert_eq!(stage.next().await, FeedEvent::Changed(batch(10)), "the list was the answer");
+    assert_eq!(
+        stage.next().await,
+        FeedEvent::Changed(batch(10)),
+        "the list was the answer"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -574,19 +745,32 @@ async fn changes_of_many_bytes_wait_at_store_and_not_here() {
     const MEBIBYTE: usize = 1 << 20;
     let large = |revision: i64, mebibytes: usize| {
         let value = vec![0; mebibytes * MEBIBYTE].into();
-        let entry = Entry { key: "/".to_owned(), value, create_revision: 1, mod_revision: revision };
-        Batch { revision, changes: vec![Change::Put(entry)] }
+        let entry = Entry {
+            key: "/".to_owned(),
+            value,
+            create_revision: 1,
+            mod_revision: revision,
+        };
+        Batch {
+            revision,
+            changes: vec![Change::Put(entry)],
+        }
     };
     let sizes = [5, 5, 5, 5, 40, 1, 1, 1, 1, 40];
     let (mut stage, watch) = Stage::watching().await;
     for (revision, mebibytes) in (6..).zip(sizes) {
-        watch.send(Ok(WatchEvent::Changed(large(revision, mebibytes)))).unwrap();
+        watch
+            .send(Ok(WatchEvent::Changed(large(revision, mebibytes))))
+            .unwrap();
     }
     // The bytes that wait before each is taken: never more than 16 MiB, except a single one.
     let waits = [3, 3, 2, 1, 1, 4, 3, 2, 1, 1];
     for ((revision, mebibytes), waiting) in (6..).zip(sizes).zip(waits) {
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert_eq!(stage.events.len(), waiting, "before revision {revision}");
-        assert_eq!(stage.next().await, FeedEvent::Changed(large(revision, mebibytes)));
+        assert_eq!(
+            stage.next().await,
+            FeedEvent::Changed(large(revision, mebibytes))
+        );
     }
 }

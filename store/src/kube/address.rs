@@ -23,11 +23,15 @@ impl KubeAddress {
     /// What is wrong with it, and what would be valid.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
-        let mut address =
-            Self { kubeconfig: (!path.is_empty()).then(|| PathBuf::from(path)), ..Self::default() };
+        let mut address = Self {
+            kubeconfig: (!path.is_empty()).then(|| PathBuf::from(path)),
+            ..Self::default()
+        };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
-                Some(("context", name)) if !name.is_empty() => address.context = Some(name.to_owned()),
+                Some(("context", name)) if !name.is_empty() => {
+                    address.context = Some(name.to_owned());
+                }
                 Some(("pods", "all")) => address.pods = true,
                 Some(("pods", "none")) => address.pods = false,
                 Some(("nodes", "all")) => address.nodes = true,

@@ -89,33 +89,52 @@ struct Connections {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
     }
 }
 
 impl Connections {
     /// Reads the files. Nothing is sent yet.
     async fn prepare(address: &KubeAddress, upgrades: Upgrades) -> Result<Self, String> {
-        let Access { mut config, name, versions } = kubeconfig::access(address).await?;
+        let Access {
+            mut config,
+            name,
+            versions,
+        } = kubeconfig::access(address).await?;
         if config.proxy_url.is_some() {
             return Err("its proxy-url (or $HTTPS_PROXY) is not supported".to_owned());
         }
         config.headers.push((header::USER_AGENT, user_agent()));
         let credentials = Credentials::take(&mut config.auth_info).await;
-        let Credentials { authorization, expires_at } =
-            credentials.map_err(|reason| format!("{name}: {reason}"))?;
+        let Credentials {
+            authorization,
+            expires_at,
+        } = credentials.map_err(|reason| format!("{name}: {reason}"))?;
         let endpoint = config.cluster_url.to_string().into();
         let client = stack(&config, authorization, upgrades).map_err(|error| {
             let words = chain(&error);
-            format!("{name}: {}", version_problem(&words).unwrap_or(words.as_str()))
+            format!(
+                "{name}: {}",
+                version_problem(&words).unwrap_or(words.as_str())
+            )
         })?;
         let (renewable_at, renewal_pause) = (Instant::now() + MIN_RENEWAL_PAUSE, MIN_RENEWAL_PAUSE);
-        Ok(Self { client, endpoint, versions, expires_at, renewable_at, renewal_pause })
+        Ok(Self {
+            client,
+            endpoint,
+            versions,
+            expires_at,
+            renewable_at,
+            renewal_pause,
+        })
     }
 
     /// Whether a plugin's credentials expire, and may be renewed now.
     fn needs_renewal(&self) -> bool {
-        self.expires_at.is_some_and(|expiry| Timestamp::now() + EXPIRY_MARGIN >= expiry)
+        self.expires_at
+            .is_some_and(|expiry| Timestamp::now() + EXPIRY_MARGIN >= expiry)
             && Instant::now() >= self.renewable_at
     }
 
@@ -136,7 +155,9 @@ impl Client {
                 "{reason}; name a kubeconfig that can be used, as in kube:/etc/contiv/kubeconfig"
             ),
         };
-        Self::connect(address, Upgrades::None).await.map_err(refused)
+        Self::connect(address, Upgrades::None)
+            .await
+            .map_err(refused)
     }
 
     /// The same, with the bare reason if a file cannot be used.
@@ -144,7 +165,12 @@ impl Client {
         let connections = Connections::prepare(address, upgrades).await?;
         let endpoint = Arc::clone(&connections.endpoint);
         let (address, connections) = (Arc::new(address.clone()), Arc::new(Mutex::new(connections)));
-        Ok(Self { address, upgrades, connections, endpoint })
+        Ok(Self {
+            address,
+            upgrades,
+            connections,
+            endpoint,
+        })
     }
 
     /// The client of the crate `kube`. If a certificate or another file has changed since its connections were made, or a plugin's
@@ -168,7 +194,11 @@ impl Client {
                     connections.keep(versions);
                 }
                 Err(problem) => {
-                    let what = if is_changed { "changed credentials" } else { "renewed credentials" };
+                    let what = if is_changed {
+                        "changed credentials"
+                    } else {
+                        "renewed credentials"
+                    };
                     warn!(store = %address, problem, "{what} cannot be used; those before stay in use");
                     connections.keep(versions);
                 }
@@ -185,7 +215,9 @@ impl Client {
         form: &'static str,
     ) -> Result<Bytes, Failure> {
         let request = Request::get(path_and_query).header(header::ACCEPT, form);
-        let answer = self.send(resource, request, "identity", Body::empty()).await?;
+        let answer = self
+            .send(resource, request, "identity", Body::empty())
+            .await?;
         self.read(answer, MAX_PAGE_BYTES).await
     }
 
@@ -200,24 +232,45 @@ impl Client {
     }
 
     /// Requests a list, and returns the answer as soon as it begins. The API server compresses what is larger than 128 KiB.
-    pub(super) async fn list(&self, resource: &Resource, path_and_query: &str) -> Result<ListBody, Failure> {
+    pub(super) async fn list(
+        &self,
+        resource: &Resource,
+        path_and_query: &str,
+    ) -> Result<ListBody, Failure> {
         let answer = self.request(resource, path_and_query, "gzip").await?;
-        Ok(ListBody::new(answer, resource.kind, Arc::clone(&self.endpoint)))
+        Ok(ListBody::new(
+            answer,
+            resource.kind,
+            Arc::clone(&self.endpoint),
+        ))
     }
 
     /// Creates an object, and returns it as the API server has answered.
-    pub(super) async fn post(&self, resource: &str, path: &str, object: String) -> Result<Bytes, Failure> {
+    pub(super) async fn post(
+        &self,
+        resource: &str,
+        path: &str,
+        object: String,
+    ) -> Result<Bytes, Failure> {
         let request = Request::post(path)
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json");
-        let answer = self.send(resource, request, "identity", object.into_bytes().into()).await?;
+        let answer = self
+            .send(resource, request, "identity", object.into_bytes().into())
+            .await?;
         self.read(answer, MAX_ANSWER_BYTES).await
     }
 
     async fn read(&self, answer: Response<Body>, limit: usize) -> Result<Bytes, Failure> {
-        let body = timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), limit).collect()).await;
+        let body = timeout(
+            ANSWER_TIMEOUT,
+            Limited::new(answer.into_body(), limit).collect(),
+        )
+        .await;
         let body = body.map_err(|_| timeout_error(&self.endpoint))?;
-        Ok(body.map_err(|error| unavailable(&self.endpoint, error.to_string()))?.to_bytes())
+        Ok(body
+            .map_err(|error| unavailable(&self.endpoint, error.to_string()))?
+            .to_bytes())
     }
 
     async fn request(
@@ -228,7 +281,8 @@ impl Client {
     ) -> Result<Response<Body>, Failure> {
         let accepted = protobuf::accepted(resource.kind);
         let request = Request::get(path_and_query).header(header::ACCEPT, accepted);
-        self.send(resource.name(), request, encoding, Body::empty()).await
+        self.send(resource.name(), request, encoding, Body::empty())
+            .await
     }
 
     async fn send(
@@ -252,8 +306,11 @@ impl Client {
         }
         let code = answer.status().as_u16();
         let pause = failure::requested_pause(answer.headers());
-        let body =
-            timeout(ANSWER_TIMEOUT, Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect()).await;
+        let body = timeout(
+            ANSWER_TIMEOUT,
+            Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect(),
+        )
+        .await;
         let body = body.map_err(|_| timeout_error(&self.endpoint))?;
         let body = body.map_or_else(|error| error.to_string().into(), Collected::to_bytes);
         let mut status = failure::status(code, &body);
@@ -268,7 +325,9 @@ impl Client {
 /// The type of an answer that no API server gives.
 fn foreign_media_type(headers: &HeaderMap) -> Option<String> {
     let media_type = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    let is_known = ["json", "protobuf", "text/plain"].iter().any(|known| media_type.contains(known));
+    let is_known = ["json", "protobuf", "text/plain"]
+        .iter()
+        .any(|known| media_type.contains(known));
     (!is_known).then(|| media_type.to_owned())
 }
 
@@ -279,7 +338,11 @@ fn user_agent() -> HeaderValue {
         "aarch64" => "arm64",
         other => other,
     };
-    let text = format!("contiv/{} ({}/{architecture})", env!("CARGO_PKG_VERSION"), env::consts::OS);
+    let text = format!(
+        "contiv/{} ({}/{architecture})",
+        env!("CARGO_PKG_VERSION"),
+        env::consts::OS
+    );
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("contiv"))
 }
 
@@ -304,7 +367,10 @@ fn stack(
     Ok(kube::Client::new(service, config.default_namespace.clone()))
 }
 
-fn connector(config: &Config, upgrades: Upgrades) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+fn connector(
+    config: &Config,
+    upgrades: Upgrades,
+) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -312,10 +378,14 @@ fn connector(config: &Config, upgrades: Upgrades) -> Result<HttpsConnector<HttpC
     connector.set_keepalive(Some(KEEPALIVE_TIME));
     connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
-    let mut builder =
-        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    let mut builder = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
     if let Some(name) = &config.tls_server_name {
-        let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
+        let name = name
+            .clone()
+            .try_into()
+            .map_err(|error| kube::Error::Service(Box::new(error)))?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     Ok(match upgrades {
@@ -333,7 +403,11 @@ mod tests {
     /// Connections with the credentials of a plugin that runs these commands, and appends a line to the file `runs`.
     async fn with_plugin(folder: &Path, commands: &str) -> Client {
         let (plugin, kubeconfig) = (folder.join("plugin"), folder.join("kubeconfig"));
-        fs::write(&plugin, format!("echo run >> {}\n{commands}", folder.join("runs").display())).unwrap();
+        fs::write(
+            &plugin,
+            format!("echo run >> {}\n{commands}", folder.join("runs").display()),
+        )
+        .unwrap();
         let text = format!(
             "clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:1'}}}}]
 users: [{{name: a, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [{}], interactiveMode: Never}}}}}}]
@@ -343,17 +417,24 @@ current-context: a
             plugin.display()
         );
         fs::write(&kubeconfig, text).unwrap();
-        let address = KubeAddress { kubeconfig: Some(kubeconfig), ..KubeAddress::default() };
+        let address = KubeAddress {
+            kubeconfig: Some(kubeconfig),
+            ..KubeAddress::default()
+        };
         Client::connect(&address, Upgrades::None).await.unwrap()
     }
 
     #[tokio::test]
     async fn plugin_is_not_run_by_each_request_with_expired_credentials() {
-        let expired = r#"echo '{"status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}'"#;
+        let expired =
+            r#"echo '{"status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}'"#;
         // With the seconds after each run. Failures double them.
         for (commands, pauses) in [
             (expired.to_owned(), [1, 1, 1, 1]),
-            (format!("[ -e $0.first ] && exit 1; touch $0.first; {expired}"), [1, 1, 2, 4]),
+            (
+                format!("[ -e $0.first ] && exit 1; touch $0.first; {expired}"),
+                [1, 1, 2, 4],
+            ),
         ] {
             let folder = tempfile::tempdir().unwrap();
             let mut start = Instant::now();
@@ -361,14 +442,20 @@ current-context: a
             for (count, pause) in (1..).zip(pauses) {
                 {
                     let renewable_at = &mut client.connections.lock().await.renewable_at;
-                    assert!(*renewable_at >= start + Duration::from_secs(pause), "{commands}: pause {count}");
+                    assert!(
+                        *renewable_at >= start + Duration::from_secs(pause),
+                        "{commands}: pause {count}"
+                    );
                     // So that a slow machine is not too late.
                     *renewable_at += MAX_RENEWAL_PAUSE;
                 }
                 for _ in 0..3 {
                     client.current().await;
                 }
-                let runs = fs::read_to_string(folder.path().join("runs")).unwrap().lines().count();
+                let runs = fs::read_to_string(folder.path().join("runs"))
+                    .unwrap()
+                    .lines()
+                    .count();
                 assert_eq!(runs, count, "{commands}");
                 start = Instant::now();
                 client.connections.lock().await.renewable_at = start;
@@ -381,7 +468,13 @@ current-context: a
     fn user_agent_names_program_version_and_system() {
         let agent = user_agent();
         let agent = agent.to_str().unwrap_or_default();
-        assert!(agent.starts_with("contiv/") && agent.contains(" (linux/"), "{agent}");
-        assert!(!agent.contains("x86_64") && !agent.contains("aarch64"), "{agent}");
+        assert!(
+            agent.starts_with("contiv/") && agent.contains(" (linux/"),
+            "{agent}"
+        );
+        assert!(
+            !agent.contains("x86_64") && !agent.contains("aarch64"),
+            "{agent}"
+        );
     }
 }

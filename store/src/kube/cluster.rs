@@ -81,7 +81,9 @@ impl KubeCluster {
     /// # Errors
     /// When it cannot be used: the file and the field.
     pub async fn open(address: &KubeAddress) -> Result<Self, ClusterError> {
-        let client = Client::connect(address, Upgrades::Possible).await.map_err(ClusterError::Kubeconfig)?;
+        let client = Client::connect(address, Upgrades::Possible)
+            .await
+            .map_err(ClusterError::Kubeconfig)?;
         Ok(Self { client })
     }
 
@@ -94,13 +96,19 @@ impl KubeCluster {
     ///
     /// # Errors
     /// When the API server does not answer, or does not let them be listed.
-    pub async fn pods(&self, namespace: Option<&str>, selector: &str) -> Result<Vec<Pod>, ClusterError> {
+    pub async fn pods(
+        &self,
+        namespace: Option<&str>,
+        selector: &str,
+    ) -> Result<Vec<Pod>, ClusterError> {
         let path = match namespace {
             Some(namespace) => format!("/api/v1/namespaces/{}/pods", escape(namespace)),
             None => "/api/v1/pods".to_owned(),
         };
         let query = format!("labelSelector={}", escape(selector));
-        let items: Vec<PodObject> = self.list("pods", "list on pods", &path, &query, JSON).await?;
+        let items: Vec<PodObject> = self
+            .list("pods", "list on pods", &path, &query, JSON)
+            .await?;
         Ok(items.into_iter().map(Pod::from).collect())
     }
 
@@ -109,8 +117,9 @@ impl KubeCluster {
     /// # Errors
     /// When the API server does not answer, or does not let them be listed.
     pub async fn nodes(&self) -> Result<Vec<Node>, ClusterError> {
-        let items: Vec<NodeObject> =
-            self.list("nodes", "list on nodes", "/api/v1/nodes", "", METADATA).await?;
+        let items: Vec<NodeObject> = self
+            .list("nodes", "list on nodes", "/api/v1/nodes", "", METADATA)
+            .await?;
         Ok(items.into_iter().map(Node::from).collect())
     }
 
@@ -120,18 +129,28 @@ impl KubeCluster {
     /// When the API server does not answer, or does not forward.
     pub async fn forward(&self, pod: &Pod, port: u16) -> Result<PortForward, ClusterError> {
         let pods: Api<v1::Pod> = Api::namespaced(self.client.current().await, &pod.namespace);
-        let mut forward = pods.portforward(&pod.name, &[port]).await.map_err(|error| match error {
-            kube::Error::Api(status) if status.code == 403 => ClusterError::Forbidden {
-                endpoint: self.endpoint().to_owned(),
-                right: "get and create on pods/portforward",
-                message: status.message,
-            },
-            kube::Error::Api(status) => self.unavailable(status.message),
-            error => self.unavailable(failure::chain(&error)),
-        })?;
-        let stream = forward.take_stream(port).ok_or_else(|| self.unavailable("no stream of the port"))?;
-        let failure = forward.take_error(port).ok_or_else(|| self.unavailable("no errors of the port"))?;
-        Ok(PortForward { stream, failure: Box::pin(failure) })
+        let mut forward =
+            pods.portforward(&pod.name, &[port])
+                .await
+                .map_err(|error| match error {
+                    kube::Error::Api(status) if status.code == 403 => ClusterError::Forbidden {
+                        endpoint: self.endpoint().to_owned(),
+                        right: "get and create on pods/portforward",
+                        message: status.message,
+                    },
+                    kube::Error::Api(status) => self.unavailable(status.message),
+                    error => self.unavailable(failure::chain(&error)),
+                })?;
+        let stream = forward
+            .take_stream(port)
+            .ok_or_else(|| self.unavailable("no stream of the port"))?;
+        let failure = forward
+            .take_error(port)
+            .ok_or_else(|| self.unavailable("no errors of the port"))?;
+        Ok(PortForward {
+            stream,
+            failure: Box::pin(failure),
+        })
     }
 
     /// A list, page by page.
@@ -145,21 +164,32 @@ impl KubeCluster {
     ) -> Result<Vec<T>, ClusterError> {
         let (mut items, mut next) = (Vec::new(), String::new());
         loop {
-            let place = if next.is_empty() { String::new() } else { format!("&continue={}", escape(&next)) };
+            let place = if next.is_empty() {
+                String::new()
+            } else {
+                format!("&continue={}", escape(&next))
+            };
             let page = format!("{path}?{query}&limit={PAGE_SIZE}{place}");
-            let page = self.client.get(resource, &page, form).await.map_err(|failure| match failure {
-                Failure::Denied(denial) if !denial.is_missing => ClusterError::Forbidden {
-                    endpoint: self.endpoint().to_owned(),
-                    right,
-                    message: denial.message,
-                },
-                Failure::Denied(denial) => self.unavailable(denial.message),
-                Failure::Gone | Failure::TooNew => self.unavailable("the list changed too fast; try again"),
-                Failure::Store(
-                    StoreError::Unavailable { reason, .. } | StoreError::Refused { reason, .. },
-                ) => self.unavailable(reason),
-                Failure::Store(error) => self.unavailable(error.to_string()),
-            })?;
+            let page =
+                self.client
+                    .get(resource, &page, form)
+                    .await
+                    .map_err(|failure| match failure {
+                        Failure::Denied(denial) if !denial.is_missing => ClusterError::Forbidden {
+                            endpoint: self.endpoint().to_owned(),
+                            right,
+                            message: denial.message,
+                        },
+                        Failure::Denied(denial) => self.unavailable(denial.message),
+                        Failure::Gone | Failure::TooNew => {
+                            self.unavailable("the list changed too fast; try again")
+                        }
+                        Failure::Store(
+                            StoreError::Unavailable { reason, .. }
+                            | StoreError::Refused { reason, .. },
+                        ) => self.unavailable(reason),
+                        Failure::Store(error) => self.unavailable(error.to_string()),
+                    })?;
             let page: Page<T> = self.decode(resource, &page)?;
             items.extend(page.items);
             next = page.metadata.next;
@@ -172,12 +202,19 @@ impl KubeCluster {
     fn decode<T: DeserializeOwned>(&self, resource: &str, json: &Bytes) -> Result<T, ClusterError> {
         let mut json = serde_json::Deserializer::from_slice(json);
         serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            self.unavailable(format!("its list of {resource}: {}: {}", error.path(), error.inner()))
+            self.unavailable(format!(
+                "its list of {resource}: {}: {}",
+                error.path(),
+                error.inner()
+            ))
         })
     }
 
     fn unavailable(&self, reason: impl Into<String>) -> ClusterError {
-        ClusterError::Unavailable { endpoint: self.endpoint().to_owned(), reason: reason.into() }
+        ClusterError::Unavailable {
+            endpoint: self.endpoint().to_owned(),
+            reason: reason.into(),
+        }
     }
 }
 

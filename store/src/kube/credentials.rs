@@ -43,16 +43,34 @@ impl Credentials {
     /// The file or the field that cannot be used.
     pub(super) async fn take(user: &mut AuthInfo) -> Result<Self, String> {
         check_impersonation(user)?;
-        let fixed = |authorization| Ok(Self { authorization, expires_at: None });
+        let fixed = |authorization| {
+            Ok(Self {
+                authorization,
+                expires_at: None,
+            })
+        };
         // Empty fields count as missing, as in client-go.
-        let token = user.token.take().filter(|token| !token.expose_secret().is_empty());
-        let token_file = user.token_file.take().filter(|file| !file.is_empty()).map(PathBuf::from);
+        let token = user
+            .token
+            .take()
+            .filter(|token| !token.expose_secret().is_empty());
+        let token_file = user
+            .token_file
+            .take()
+            .filter(|file| !file.is_empty())
+            .map(PathBuf::from);
         let (name, password) = (user.username.take(), user.password.take());
         let (plugin, provider) = (user.exec.take(), user.auth_provider.take());
         if let Some(provider) = provider {
-            let token = provider.config.get("id-token").filter(|_| provider.name == "oidc");
+            let token = provider
+                .config
+                .get("id-token")
+                .filter(|_| provider.name == "oidc");
             let token = token.ok_or_else(|| {
-                format!("auth-provider {:?} is not supported; use exec, with a plugin", provider.name)
+                format!(
+                    "auth-provider {:?} is not supported; use exec, with a plugin",
+                    provider.name
+                )
             })?;
             return fixed(Authorization::Fixed(
                 bearer(token).map_err(|reason| format!("auth-provider: id-token: {reason}"))?,
@@ -62,8 +80,9 @@ impl Credentials {
             let password = password.unwrap_or_default();
             return fixed(Authorization::Fixed(basic(&name, &password)?));
         }
-        let inline =
-            token.map(|token| bearer(token.expose_secret()).map_err(|reason| format!("token: {reason}")));
+        let inline = token.map(|token| {
+            bearer(token.expose_secret()).map_err(|reason| format!("token: {reason}"))
+        });
         if let Some(file) = token_file {
             // As in client-go: the token beside it counts while the file cannot be used.
             let read = match (read_token(&file), inline) {
@@ -75,21 +94,30 @@ impl Credentials {
         if let Some(inline) = inline {
             return fixed(Authorization::Fixed(inline?));
         }
-        let Some(plugin) = plugin else { return fixed(Authorization::None) };
-        let named = |reason: String| format!("exec: the plugin {}: {reason}", exec_plugin::name(&plugin));
-        let PluginCredentials { token, certificate, expires_at } =
-            exec_plugin::run(&plugin).await.map_err(named)?;
+        let Some(plugin) = plugin else {
+            return fixed(Authorization::None);
+        };
+        let named =
+            |reason: String| format!("exec: the plugin {}: {reason}", exec_plugin::name(&plugin));
+        let PluginCredentials {
+            token,
+            certificate,
+            expires_at,
+        } = exec_plugin::run(&plugin).await.map_err(named)?;
         if let Some((certificate, key)) = certificate {
             user.client_certificate_data = Some(BASE64.encode(certificate));
             user.client_key_data = Some(BASE64.encode(key).into());
         }
         let authorization = match token {
             None => Authorization::None,
-            Some(token) => {
-                Authorization::Fixed(bearer(&token).map_err(|reason| named(format!("token: {reason}")))?)
-            }
+            Some(token) => Authorization::Fixed(
+                bearer(&token).map_err(|reason| named(format!("token: {reason}")))?,
+            ),
         };
-        Ok(Self { authorization, expires_at })
+        Ok(Self {
+            authorization,
+            expires_at,
+        })
     }
 }
 
@@ -120,7 +148,13 @@ struct LastToken {
 
 impl TokenFile {
     const fn new(path: PathBuf, header: HeaderValue) -> Self {
-        Self { path, last: Mutex::new(LastToken { header, problem: None }) }
+        Self {
+            path,
+            last: Mutex::new(LastToken {
+                header,
+                problem: None,
+            }),
+        }
     }
 
     /// The present token; while the file cannot be used, the last one that could be.
@@ -135,7 +169,10 @@ impl TokenFile {
                 last.header = header;
             }
             Err(problem) if last.problem.as_ref() != Some(&problem) => {
-                warn!(problem, "the token file cannot be used; the last token stays in use");
+                warn!(
+                    problem,
+                    "the token file cannot be used; the last token stays in use"
+                );
                 last.problem = Some(problem);
             }
             Err(_) => {}
@@ -158,14 +195,19 @@ fn bearer(token: &str) -> Result<HeaderValue, String> {
         return Err("it is empty, and should hold a token".to_owned());
     }
     // The type would let other bytes than ASCII pass, as those of a byte order mark.
-    let header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| token.is_ascii());
+    let header = HeaderValue::from_str(&format!("Bearer {token}"))
+        .ok()
+        .filter(|_| token.is_ascii());
     let mut header = header.ok_or_else(|| unusable(token))?;
     header.set_sensitive(true);
     Ok(header)
 }
 
 fn basic(name: &str, password: &SecretString) -> Result<HeaderValue, String> {
-    let text = format!("Basic {}", BASE64.encode(format!("{name}:{}", password.expose_secret())));
+    let text = format!(
+        "Basic {}",
+        BASE64.encode(format!("{name}:{}", password.expose_secret()))
+    );
     let mut header = HeaderValue::from_str(&text).map_err(|error| format!("username: {error}"))?;
     header.set_sensitive(true);
     Ok(header)
@@ -186,16 +228,30 @@ fn unusable(text: &str) -> String {
 
 /// `kube` makes headers of these fields too, and its error names none of them.
 fn check_impersonation(user: &AuthInfo) -> Result<(), String> {
-    let groups = user.impersonate_groups.iter().flatten().map(|group| ("as-groups".to_owned(), group));
+    let groups = user
+        .impersonate_groups
+        .iter()
+        .flatten()
+        .map(|group| ("as-groups".to_owned(), group));
     let extra: BTreeMap<_, _> = user.impersonate_user_extra.iter().flatten().collect();
-    let extra = extra
-        .into_iter()
-        .flat_map(|(name, values)| values.iter().map(move |value| (format!("as-user-extra: {name}"), value)));
-    let one =
-        |name: &str, value: &Option<String>| value.as_ref().map(|value| (name.to_owned(), value.clone()));
-    let single = [one("as", &user.impersonate), one("as-uid", &user.impersonate_uid)];
+    let extra = extra.into_iter().flat_map(|(name, values)| {
+        values
+            .iter()
+            .map(move |value| (format!("as-user-extra: {name}"), value))
+    });
+    let one = |name: &str, value: &Option<String>| {
+        value.as_ref().map(|value| (name.to_owned(), value.clone()))
+    };
+    let single = [
+        one("as", &user.impersonate),
+        one("as-uid", &user.impersonate_uid),
+    ];
     let all = single.into_iter().flatten();
-    let all = all.chain(groups.chain(extra).map(|(field, value)| (field, value.clone())));
+    let all = all.chain(
+        groups
+            .chain(extra)
+            .map(|(field, value)| (field, value.clone())),
+    );
     for (field, value) in all {
         HeaderValue::from_str(&value).map_err(|_| format!("{field}: {}", unusable(&value)))?;
     }
@@ -214,10 +270,22 @@ mod tests {
         for (token, expected) in [
             ("", "it is empty, and should hold a token"),
             ("\n \n", "it is empty, and should hold a token"),
-            ("a\nb", "its character 2 is U+000A, which no request can carry; write it again without"),
-            ("ab\u{7f}", "its character 3 is U+007F, which no request can carry; write it again without"),
-            ("\u{feff}ab", "its character 1 is U+FEFF, which no request can carry; write it again without"),
-            ("a\0b", "its character 2 is U+0000, which no request can carry; write it again without"),
+            (
+                "a\nb",
+                "its character 2 is U+000A, which no request can carry; write it again without",
+            ),
+            (
+                "ab\u{7f}",
+                "its character 3 is U+007F, which no request can carry; write it again without",
+            ),
+            (
+                "\u{feff}ab",
+                "its character 1 is U+FEFF, which no request can carry; write it again without",
+            ),
+            (
+                "a\0b",
+                "its character 2 is U+0000, which no request can carry; write it again without",
+            ),
         ] {
             assert_eq!(bearer(token).unwrap_err(), expected, "{token:?}");
         }
@@ -228,11 +296,32 @@ mod tests {
         let bad = || Some("a\u{1}".to_owned());
         let user = AuthInfo::default;
         for (user, field) in [
-            (AuthInfo { token: Some("a\nb".to_owned().into()), ..user() }, "token: "),
-            (AuthInfo { impersonate: bad(), ..user() }, "as: "),
-            (AuthInfo { impersonate_uid: bad(), ..user() }, "as-uid: "),
             (
-                AuthInfo { impersonate_groups: Some(vec!["a".to_owned(), "\n".to_owned()]), ..user() },
+                AuthInfo {
+                    token: Some("a\nb".to_owned().into()),
+                    ..user()
+                },
+                "token: ",
+            ),
+            (
+                AuthInfo {
+                    impersonate: bad(),
+                    ..user()
+                },
+                "as: ",
+            ),
+            (
+                AuthInfo {
+                    impersonate_uid: bad(),
+                    ..user()
+                },
+                "as-uid: ",
+            ),
+            (
+                AuthInfo {
+                    impersonate_groups: Some(vec!["a".to_owned(), "\n".to_owned()]),
+                    ..user()
+                },
                 "as-groups: ",
             ),
             (
@@ -245,7 +334,10 @@ mod tests {
         ] {
             let mut user = user;
             let error = Credentials::take(&mut user).await.err().unwrap_or_default();
-            assert!(error.starts_with(field) && error.contains("U+00"), "{error}");
+            assert!(
+                error.starts_with(field) && error.contains("U+00"),
+                "{error}"
+            );
         }
     }
 
@@ -264,14 +356,26 @@ mod tests {
             Ok::<_, String>(request.headers().get(AUTHORIZATION).cloned())
         };
         fs::write(&file, "of-file\n").unwrap();
-        assert_eq!(header(user("inline", &file)).await.unwrap().unwrap(), "Bearer of-file");
-        assert_eq!(header(user("", &file)).await.unwrap().unwrap(), "Bearer of-file");
+        assert_eq!(
+            header(user("inline", &file)).await.unwrap().unwrap(),
+            "Bearer of-file"
+        );
+        assert_eq!(
+            header(user("", &file)).await.unwrap().unwrap(),
+            "Bearer of-file"
+        );
         fs::write(&file, "").unwrap();
-        assert_eq!(header(user("inline", &file)).await.unwrap().unwrap(), "Bearer inline");
+        assert_eq!(
+            header(user("inline", &file)).await.unwrap().unwrap(),
+            "Bearer inline"
+        );
         let expected = format!("{}: it is empty, and should hold a token", file.display());
         assert_eq!(header(user("", &file)).await.unwrap_err(), expected);
         assert_eq!(header(user("", &PathBuf::new())).await.unwrap(), None);
-        let named = AuthInfo { username: Some("me".to_owned()), ..AuthInfo::default() };
+        let named = AuthInfo {
+            username: Some("me".to_owned()),
+            ..AuthInfo::default()
+        };
         assert_eq!(header(named).await.unwrap().unwrap(), "Basic bWU6");
     }
 
@@ -281,9 +385,13 @@ mod tests {
         let path = folder.path().join("token");
         fs::write(&path, "first").unwrap();
         let file = TokenFile::new(path.clone(), read_token(&path).unwrap());
-        for (content, expected) in
-            [("", "first"), ("a\0b", "first"), ("second\n", "second"), ("\n", "second"), ("third", "third")]
-        {
+        for (content, expected) in [
+            ("", "first"),
+            ("a\0b", "first"),
+            ("second\n", "second"),
+            ("\n", "second"),
+            ("third", "third"),
+        ] {
             fs::write(&path, content).unwrap();
             assert_eq!(file.current(), format!("Bearer {expected}"));
         }

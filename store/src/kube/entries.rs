@@ -20,13 +20,19 @@ pub(super) struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     pub(super) const fn new(prefix: &'a str, pages: Option<&'a PageSender>) -> Self {
-        Self { prefix, pages, rest: Vec::new(), problems: Vec::new() }
+        Self {
+            prefix,
+            pages,
+            rest: Vec::new(),
+            problems: Vec::new(),
+        }
     }
 
     pub(super) fn add(&mut self, received: ReceivedObject) {
         let (entry, problems) = received.into_entry();
         self.problems.extend(problems);
-        self.rest.extend(entry.filter(|entry| entry.key.starts_with(self.prefix)));
+        self.rest
+            .extend(entry.filter(|entry| entry.key.starts_with(self.prefix)));
     }
 
     /// Sends the entries if they fill a page.

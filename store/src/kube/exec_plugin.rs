@@ -51,11 +51,15 @@ pub(super) fn name(plugin: &ExecConfig) -> &str {
 /// Why it has given nothing that can be used.
 pub(super) async fn run(plugin: &ExecConfig) -> Result<PluginCredentials, String> {
     let program = plugin.command.as_ref().ok_or("command is missing")?;
-    let may_ask = plugin.interactive_mode != Some(ExecInteractiveMode::Never) && io::stdin().is_terminal();
+    let may_ask =
+        plugin.interactive_mode != Some(ExecInteractiveMode::Never) && io::stdin().is_terminal();
     if plugin.interactive_mode == Some(ExecInteractiveMode::Always) && !may_ask {
         return Err("interactiveMode is Always, and there is no terminal here".to_owned());
     }
-    let cluster = plugin.cluster.as_ref().filter(|_| plugin.provide_cluster_info);
+    let cluster = plugin
+        .cluster
+        .as_ref()
+        .filter(|_| plugin.provide_cluster_info);
     let mut spec = json!({ "interactive": may_ask });
     if let Some(cluster) = cluster {
         spec["cluster"] = serde_json::to_value(cluster).map_err(|error| error.to_string())?;
@@ -68,18 +72,34 @@ pub(super) async fn run(plugin: &ExecConfig) -> Result<PluginCredentials, String
             command.env(name, value);
         }
     }
-    command.env("KUBERNETES_EXEC_INFO", info.to_string()).kill_on_drop(true);
-    command.stdin(if may_ask { Stdio::inherit() } else { Stdio::null() });
-    command.stdout(Stdio::piped()).stderr(if may_ask { Stdio::inherit() } else { Stdio::piped() });
-    let output = command.spawn().map_err(|error| match &plugin.install_hint {
-        Some(hint) => format!("{error}; {}", quoted(hint)),
-        None => error.to_string(),
-    })?;
+    command
+        .env("KUBERNETES_EXEC_INFO", info.to_string())
+        .kill_on_drop(true);
+    command.stdin(if may_ask {
+        Stdio::inherit()
+    } else {
+        Stdio::null()
+    });
+    command.stdout(Stdio::piped()).stderr(if may_ask {
+        Stdio::inherit()
+    } else {
+        Stdio::piped()
+    });
+    let output = command
+        .spawn()
+        .map_err(|error| match &plugin.install_hint {
+            Some(hint) => format!("{error}; {}", quoted(hint)),
+            None => error.to_string(),
+        })?;
     let output = timeout(PLUGIN_TIMEOUT, output.wait_with_output()).await;
     let output = output.map_err(|_| format!("it has not ended within {PLUGIN_TIMEOUT:?}"))?;
     let output = output.map_err(|error| error.to_string())?;
     if !output.status.success() {
-        return Err(format!("{}: {}", output.status, quoted(&String::from_utf8_lossy(&output.stderr))));
+        return Err(format!(
+            "{}: {}",
+            output.status,
+            quoted(&String::from_utf8_lossy(&output.stderr))
+        ));
     }
     read(&output.stdout)
 }
@@ -89,10 +109,17 @@ fn read(printed: &[u8]) -> Result<PluginCredentials, String> {
     let unreadable = "what it prints is no ExecCredential";
     let text = std::str::from_utf8(printed).map_err(|_| unreadable)?;
     let credential: ExecCredential = serde_saphyr::from_str(text).map_err(|_| unreadable)?;
-    let Status { expiration_timestamp, token, client_certificate_data, client_key_data } =
-        credential.status.ok_or("its ExecCredential has no status")?;
+    let Status {
+        expiration_timestamp,
+        token,
+        client_certificate_data,
+        client_key_data,
+    } = credential
+        .status
+        .ok_or("its ExecCredential has no status")?;
     let expires_at = expiration_timestamp.map(|time| {
-        time.parse().map_err(|_| format!("status.expirationTimestamp: {:?} is no time", quoted(&time)))
+        time.parse()
+            .map_err(|_| format!("status.expirationTimestamp: {:?} is no time", quoted(&time)))
     });
     let token = token.filter(|token| !token.is_empty());
     let certificate = match (client_certificate_data, client_key_data) {
@@ -103,7 +130,11 @@ fn read(printed: &[u8]) -> Result<PluginCredentials, String> {
     if token.is_none() && certificate.is_none() {
         return Err("its status has neither a token nor a certificate".to_owned());
     }
-    Ok(PluginCredentials { token, certificate, expires_at: expires_at.transpose()? })
+    Ok(PluginCredentials {
+        token,
+        certificate,
+        expires_at: expires_at.transpose()?,
+    })
 }
 
 fn quoted(text: &str) -> String {
@@ -120,7 +151,9 @@ mod tests {
             command: Some("/bin/sh".to_owned()),
             args: Some(vec!["-c".to_owned(), script.to_owned()]),
             env: Some(vec![
-                [("name", "TOKEN"), ("value", "abc")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+                [("name", "TOKEN"), ("value", "abc")]
+                    .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                    .into(),
             ]),
             interactive_mode: Some(ExecInteractiveMode::Never),
             ..ExecConfig::default()
@@ -132,13 +165,23 @@ mod tests {
         let script = r#"case "$KUBERNETES_EXEC_INFO" in *ExecCredential*interactive*) ;; *) exit 1 ;; esac
             echo "{\"status\":{\"token\":\"$TOKEN\",\"expirationTimestamp\":\"2030-01-01T00:00:00Z\"}}""#;
         let given = run(&plugin(script)).await.unwrap();
-        assert_eq!((given.token.as_deref(), given.certificate), (Some("abc"), None));
-        assert_eq!(given.expires_at.unwrap().to_string(), "2030-01-01T00:00:00Z");
+        assert_eq!(
+            (given.token.as_deref(), given.certificate),
+            (Some("abc"), None)
+        );
+        assert_eq!(
+            given.expires_at.unwrap().to_string(),
+            "2030-01-01T00:00:00Z"
+        );
         let yaml = "apiVersion: client.authentication.k8s.io/v1\nkind: ExecCredential\nstatus:\n  clientCertificateData: C\n  clientKeyData: K\n";
         let certificate = Some(("C".to_owned(), "K".to_owned()));
         assert_eq!(
             read(yaml.as_bytes()).unwrap(),
-            PluginCredentials { token: None, certificate, expires_at: None }
+            PluginCredentials {
+                token: None,
+                certificate,
+                expires_at: None
+            }
         );
     }
 
@@ -148,7 +191,10 @@ mod tests {
             ("echo no >&2; exit 3", "exit status: 3: no"),
             ("echo '[secret'", "what it prints is no ExecCredential"),
             ("echo '{}'", "its ExecCredential has no status"),
-            (r#"echo '{"status":{"token":""}}'"#, "its status has neither a token nor a certificate"),
+            (
+                r#"echo '{"status":{"token":""}}'"#,
+                "its status has neither a token nor a certificate",
+            ),
             (
                 r#"echo '{"status":{"clientKeyData":"x"}}'"#,
                 "clientCertificateData and clientKeyData come together",
@@ -158,7 +204,11 @@ mod tests {
                 "status.expirationTimestamp: \"soon\" is no time",
             ),
         ] {
-            assert_eq!(run(&plugin(script)).await.unwrap_err(), expected, "{script}");
+            assert_eq!(
+                run(&plugin(script)).await.unwrap_err(),
+                expected,
+                "{script}"
+            );
         }
         let missing = ExecConfig {
             command: Some("/nonexistent/plugin".to_owned()),
@@ -166,6 +216,9 @@ mod tests {
             ..plugin("")
         };
         let error = run(&missing).await.unwrap_err();
-        assert!(error.contains("No such file") && error.ends_with("; install it"), "{error}");
+        assert!(
+            error.contains("No such file") && error.ends_with("; install it"),
+            "{error}"
+        );
     }
 }

@@ -69,22 +69,41 @@ pub(super) fn timeout_error(endpoint: &str) -> StoreError {
 pub(super) fn status(code: u16, body: &[u8]) -> Status {
     let message = protobuf::status_to_json(body);
     let json = message.as_ref().map_or(body, |json| json.as_bytes());
-    let status = serde_json::from_slice(json).ok().filter(|status: &Status| status.code != 0);
+    let status = serde_json::from_slice(json)
+        .ok()
+        .filter(|status: &Status| status.code != 0);
     status.unwrap_or_else(|| {
-        let text: String = String::from_utf8_lossy(body).trim().chars().take(MAX_QUOTED_CHARS).collect();
-        let reason = StatusCode::from_u16(code).ok().and_then(|code| code.canonical_reason());
+        let text: String = String::from_utf8_lossy(body)
+            .trim()
+            .chars()
+            .take(MAX_QUOTED_CHARS)
+            .collect();
+        let reason = StatusCode::from_u16(code)
+            .ok()
+            .and_then(|code| code.canonical_reason());
         Status::failure(&text, reason.unwrap_or_default()).with_code(code)
     })
 }
 
 /// The pause that an answer asks for (`Retry-After` in seconds, the only form that the API server uses).
 pub(super) fn requested_pause(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: u64 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    let seconds: u64 = headers
+        .get(header::RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
     Some(Duration::from_secs(seconds).min(MAX_REQUESTED_PAUSE))
 }
 
 /// Classifies the answer to a request for `resource`, which may ask for a pause.
-pub(super) fn of(endpoint: &str, resource: &str, status: &Status, pause: Option<Duration>) -> Failure {
+pub(super) fn of(
+    endpoint: &str,
+    resource: &str,
+    status: &Status,
+    pause: Option<Duration>,
+) -> Failure {
     if is_gone(status) {
         return Failure::Gone;
     }
@@ -99,21 +118,35 @@ pub(super) fn of(endpoint: &str, resource: &str, status: &Status, pause: Option<
         // Overloaded, starting, stopping, or an internal error: it may pass.
         _ => {
             return Failure::Store(match pause {
-                Some(pause) => StoreError::Busy { endpoint: endpoint.to_owned(), reason: message, pause },
+                Some(pause) => StoreError::Busy {
+                    endpoint: endpoint.to_owned(),
+                    reason: message,
+                    pause,
+                },
                 None => unavailable(endpoint, message),
             });
         }
     };
     let action = format!("read {resource}");
-    let error = StoreError::Refused { action, reason: format!("{message}; {hint}") };
+    let error = StoreError::Refused {
+        action,
+        reason: format!("{message}; {hint}"),
+    };
     match status.code {
-        403 | 404 => Failure::Denied(Denial { is_missing: status.code == 404, message, error }),
+        403 | 404 => Failure::Denied(Denial {
+            is_missing: status.code == 404,
+            message,
+            error,
+        }),
         _ => Failure::Store(error),
     }
 }
 
 pub(super) fn unavailable(endpoint: &str, reason: impl Into<String>) -> StoreError {
-    StoreError::Unavailable { endpoint: endpoint.to_owned(), reason: reason.into() }
+    StoreError::Unavailable {
+        endpoint: endpoint.to_owned(),
+        reason: reason.into(),
+    }
 }
 
 /// An error with its causes, which most of the client's errors do not print.
@@ -137,7 +170,8 @@ mod tests {
     #[test]
     fn version_is_gone_by_code_or_by_reason() {
         let of = |code: u16, reason: &str| {
-            let body = format!(r#"{{"kind":"Status","message":"","reason":"{reason}","code":{code}}}"#);
+            let body =
+                format!(r#"{{"kind":"Status","message":"","reason":"{reason}","code":{code}}}"#);
             is_gone(&status(code, body.as_bytes()))
         };
         assert!(of(410, "") && of(500, "Expired") && of(500, "Gone"));
@@ -146,15 +180,21 @@ mod tests {
 
     #[test]
     fn answer_without_a_status_has_the_code_of_the_response() {
-        let status_object =
-            r#"{"kind":"Status","status":"Failure","message":"gone","reason":"Expired","code":410}"#;
+        let status_object = r#"{"kind":"Status","status":"Failure","message":"gone","reason":"Expired","code":410}"#;
         let found = status(503, status_object.as_bytes());
         assert_eq!((found.code, found.message.as_str()), (410, "gone"));
-        for body in
-            ["404 page not found\n", r#"{"paths":["/api","/healthz"]}"#, "{}", r#"{"error":"no such path"}"#]
-        {
+        for body in [
+            "404 page not found\n",
+            r#"{"paths":["/api","/healthz"]}"#,
+            "{}",
+            r#"{"error":"no such path"}"#,
+        ] {
             let found = status(404, body.as_bytes());
-            assert_eq!((found.code, found.reason.as_str()), (404, "Not Found"), "{body}");
+            assert_eq!(
+                (found.code, found.reason.as_str()),
+                (404, "Not Found"),
+                "{body}"
+            );
             assert_eq!(found.message, body.trim());
             assert!(
                 matches!(of("", "", &found, None), Failure::Denied(denial) if denial.is_missing),

@@ -21,7 +21,9 @@ pub(super) async fn confirm_version(
     version: &str,
 ) -> Result<(), Failure> {
     // A version that is not a number cannot be compared.
-    let Ok(requested) = version.parse::<i64>() else { return Ok(()) };
+    let Ok(requested) = version.parse::<i64>() else {
+        return Ok(());
+    };
     match newest_version(client, resource).await?.parse::<i64>() {
         Ok(newest) if newest < requested => Err(StoreError::Rewound { requested, newest }.into()),
         _ => Ok(()),
@@ -32,7 +34,10 @@ pub(super) async fn confirm_version(
 pub(super) fn confirm_reached(reached: &Versions, listed: &Versions) -> Result<(), StoreError> {
     for (kind, version) in listed {
         // A version that is not a number cannot be compared.
-        let versions = reached.get(kind).and_then(|reached| reached.parse().ok()).zip(version.parse().ok());
+        let versions = reached
+            .get(kind)
+            .and_then(|reached| reached.parse().ok())
+            .zip(version.parse().ok());
         if let Some((requested, newest)) = versions.filter(|(reached, listed)| listed < reached) {
             return Err(StoreError::Rewound { requested, newest });
         }
@@ -47,19 +52,33 @@ pub(super) async fn confirm(
     versions: &Versions,
     position: &Position,
 ) -> Result<(), Failure> {
-    let written = position.written().last().map(|written| (written.key.as_str(), Some(written.mod_revision)));
+    let written = position
+        .written()
+        .last()
+        .map(|written| (written.key.as_str(), Some(written.mod_revision)));
     let deleted = position.deleted().last().map(|key| (key, None));
     for (path, expected) in written.into_iter().chain(deleted) {
-        let Ok(Some(key)) = Key::parse(path) else { continue };
-        let followed = resources.iter().find(|resource| resource.kind == key.kind());
-        let version = versions.get(&key.kind()).filter(|version| !version.is_empty());
-        let Some((resource, version)) = followed.zip(version) else { continue };
+        let Ok(Some(key)) = Key::parse(path) else {
+            continue;
+        };
+        let followed = resources
+            .iter()
+            .find(|resource| resource.kind == key.kind());
+        let version = versions
+            .get(&key.kind())
+            .filter(|version| !version.is_empty());
+        let Some((resource, version)) = followed.zip(version) else {
+            continue;
+        };
         // If it is unchanged now, it was so then. Otherwise it may have changed since, and the old version is read.
         if object_version(client, resource, &key, None).await? == expected {
             continue;
         }
         if object_version(client, resource, &key, Some(version)).await? != expected {
-            let replaced = StoreError::Replaced { revision: position.revision(), key: path.to_owned() };
+            let replaced = StoreError::Replaced {
+                revision: position.revision(),
+                key: path.to_owned(),
+            };
             return Err(replaced.into());
         }
     }

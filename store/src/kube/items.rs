@@ -70,8 +70,10 @@ impl ItemSplitter {
                     }
                 }
                 b'}' | b']' => {
-                    self.depth =
-                        self.depth.checked_sub(1).ok_or("a bracket is closed that was not opened")?;
+                    self.depth = self
+                        .depth
+                        .checked_sub(1)
+                        .ok_or("a bracket is closed that was not opened")?;
                     if self.is_in_items && self.depth == ITEMS {
                         self.complete(bytes, start..i + 1, &mut show)?;
                         start = i + 1;
@@ -108,7 +110,8 @@ impl ItemSplitter {
         let field = self.envelope.get(self.name..).unwrap_or_default();
         let rest = field.strip_prefix(br#""items""#);
         rest.is_some_and(|rest| {
-            rest.iter().all(|byte| matches!(byte, b':' | b'[') || byte.is_ascii_whitespace())
+            rest.iter()
+                .all(|byte| matches!(byte, b':' | b'[') || byte.is_ascii_whitespace())
         })
     }
 
@@ -133,7 +136,9 @@ impl ItemSplitter {
             return self.copy_item(bytes);
         }
         if self.envelope.len() + bytes.len() > MAX_ENVELOPE_BYTES {
-            return Err(format!("it has more than {MAX_ENVELOPE_BYTES} bytes beside its items"));
+            return Err(format!(
+                "it has more than {MAX_ENVELOPE_BYTES} bytes beside its items"
+            ));
         }
         self.envelope.extend_from_slice(bytes);
         Ok(())
@@ -155,7 +160,9 @@ mod tests {
 
     use super::*;
 
-    fn split<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<(Vec<String>, Value), String> {
+    fn split<'a>(
+        chunks: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(Vec<String>, Value), String> {
         let (mut splitter, mut items) = (ItemSplitter::default(), Vec::new());
         for chunk in chunks {
             splitter.feed(chunk, |item| {
@@ -164,7 +171,10 @@ mod tests {
             })?;
         }
         let envelope = splitter.finish()?;
-        Ok((items, serde_json::from_slice(&envelope).map_err(|error| error.to_string())?))
+        Ok((
+            items,
+            serde_json::from_slice(&envelope).map_err(|error| error.to_string())?,
+        ))
     }
 
     #[test]
@@ -180,9 +190,11 @@ mod tests {
 
     #[test]
     fn list_without_items_is_empty() {
-        for list in
-            [&br#"{"items":null,"metadata":{}}"#[..], br#"{"metadata":{},"items":[]}"#, br#"{"metadata":{}}"#]
-        {
+        for list in [
+            &br#"{"items":null,"metadata":{}}"#[..],
+            br#"{"metadata":{},"items":[]}"#,
+            br#"{"metadata":{}}"#,
+        ] {
             assert_eq!(split([list]).unwrap().0, [""; 0]);
         }
     }
@@ -213,7 +225,10 @@ mod tests {
             }
             chunks += 1;
         };
-        assert!(error.contains("one object") && chunks + 1 == MAX_ITEM_BYTES >> 16, "{error} {chunks}");
+        assert!(
+            error.contains("one object") && chunks + 1 == MAX_ITEM_BYTES >> 16,
+            "{error} {chunks}"
+        );
     }
 
     proptest! {

@@ -33,51 +33,89 @@ pub(super) async fn access(address: &KubeAddress) -> Result<Access, String> {
     if address.kubeconfig.is_none() && address.context.is_none() && is_in_cluster() {
         let config = Config::incluster().map_err(|error| chain(&error))?;
         let versions = FileVersions::read(&config.root_cert_file);
-        return Ok(Access { config, name: "the service account of this pod".to_owned(), versions });
+        return Ok(Access {
+            config,
+            name: "the service account of this pod".to_owned(),
+            versions,
+        });
     }
     let files = files(address)?;
     let mut versions = FileVersions::read(&files);
-    let read = files.iter().try_fold(Kubeconfig::default(), |merged, file| {
-        let named = |error: &KubeconfigError| match error {
-            // It names the file itself.
-            KubeconfigError::ReadConfig(..) => chain(error),
-            // Neither the lines around it nor a value: they may be a token or a password.
-            KubeconfigError::Parse(error) => match error.location() {
-                Some(at) => {
-                    format!("{}:{}:{}: {NOT_A_KUBECONFIG}", file.display(), at.line(), at.column())
-                }
-                None => format!("{}: {NOT_A_KUBECONFIG}", file.display()),
-            },
-            _ => format!("{}: {}", file.display(), chain(error)),
-        };
-        let read = Kubeconfig::read_from(file).map_err(|error| named(&error))?;
-        merged.merge(read).map_err(|error| named(&error))
-    })?;
+    let read = files
+        .iter()
+        .try_fold(Kubeconfig::default(), |merged, file| {
+            let named = |error: &KubeconfigError| match error {
+                // It names the file itself.
+                KubeconfigError::ReadConfig(..) => chain(error),
+                // Neither the lines around it nor a value: they may be a token or a password.
+                KubeconfigError::Parse(error) => match error.location() {
+                    Some(at) => {
+                        format!(
+                            "{}:{}:{}: {NOT_A_KUBECONFIG}",
+                            file.display(),
+                            at.line(),
+                            at.column()
+                        )
+                    }
+                    None => format!("{}: {NOT_A_KUBECONFIG}", file.display()),
+                },
+                _ => format!("{}: {}", file.display(), chain(error)),
+            };
+            let read = Kubeconfig::read_from(file).map_err(|error| named(&error))?;
+            merged.merge(read).map_err(|error| named(&error))
+        })?;
     versions.add(certificates(&read));
-    let options = KubeConfigOptions { context: address.context.clone(), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions {
+        context: address.context.clone(),
+        ..KubeConfigOptions::default()
+    };
     let config = Config::from_custom_kubeconfig(read.clone(), &options).await;
-    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let names: Vec<String> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
     let names = names.join(", ");
     let config = config.map_err(|error| format!("{names}: {}", field(&error, &read, address)))?;
     let name = match user(&read, address) {
         Some(user) => format!("{names}: the user {user:?}"),
         None => names,
     };
-    Ok(Access { config, name, versions })
+    Ok(Access {
+        config,
+        name,
+        versions,
+    })
 }
 
 /// The files that a kubeconfig names, without those of tokens, which are read for each request.
 fn certificates(read: &Kubeconfig) -> Vec<&String> {
-    let clusters = read.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref());
-    let users = read.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
+    let clusters = read
+        .clusters
+        .iter()
+        .filter_map(|cluster| cluster.cluster.as_ref());
+    let users = read
+        .auth_infos
+        .iter()
+        .filter_map(|user| user.auth_info.as_ref());
     let authorities = clusters.filter_map(|cluster| cluster.certificate_authority.as_ref());
-    authorities.chain(users.flat_map(|user| [&user.client_certificate, &user.client_key]).flatten()).collect()
+    authorities
+        .chain(
+            users
+                .flat_map(|user| [&user.client_certificate, &user.client_key])
+                .flatten(),
+        )
+        .collect()
 }
 
 /// The name of the chosen context's user.
 fn user<'a>(read: &'a Kubeconfig, address: &'a KubeAddress) -> Option<&'a str> {
     let chosen = address.context.as_ref().or(read.current_context.as_ref())?;
-    let context = read.contexts.iter().find(|context| context.name == *chosen)?.context.as_ref()?;
+    let context = read
+        .contexts
+        .iter()
+        .find(|context| context.name == *chosen)?
+        .context
+        .as_ref()?;
     context.user.as_deref()
 }
 
@@ -87,7 +125,9 @@ fn files(address: &KubeAddress) -> Result<Vec<PathBuf>, String> {
         return Ok(vec![file.clone()]);
     }
     let named = env::var_os("KUBECONFIG").unwrap_or_default();
-    let named: Vec<PathBuf> = env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()).collect();
+    let named: Vec<PathBuf> = env::split_paths(&named)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
     // As kubectl: of several files those count that are there.
     let there: Vec<PathBuf> = named.iter().filter(|path| path.exists()).cloned().collect();
     if !named.is_empty() {
@@ -99,8 +139,16 @@ fn files(address: &KubeAddress) -> Result<Vec<PathBuf>, String> {
 
 /// The field that is wrong, and what would be right.
 fn field(error: &KubeconfigError, read: &Kubeconfig, address: &KubeAddress) -> String {
-    let contexts: Vec<&str> = read.contexts.iter().map(|context| context.name.as_str()).collect();
-    let contexts = if contexts.is_empty() { "none".to_owned() } else { contexts.join(", ") };
+    let contexts: Vec<&str> = read
+        .contexts
+        .iter()
+        .map(|context| context.name.as_str())
+        .collect();
+    let contexts = if contexts.is_empty() {
+        "none".to_owned()
+    } else {
+        contexts.join(", ")
+    };
     let chosen = address.context.as_ref().or(read.current_context.as_ref());
     let context = chosen.map(String::as_str).unwrap_or_default();
     match error {
@@ -134,8 +182,15 @@ mod tests {
         let path = folder.path().join("kubeconfig");
         fs::write(&path, text).unwrap();
         let context = context.map(str::to_owned);
-        let address = KubeAddress { kubeconfig: Some(path.clone()), context, ..KubeAddress::default() };
-        let error = access(&address).await.err().unwrap_or_else(|| panic!("it is taken: {text}"));
+        let address = KubeAddress {
+            kubeconfig: Some(path.clone()),
+            context,
+            ..KubeAddress::default()
+        };
+        let error = access(&address)
+            .await
+            .err()
+            .unwrap_or_else(|| panic!("it is taken: {text}"));
         error.replace(&path.display().to_string(), "FILE")
     }
 
@@ -146,11 +201,31 @@ contexts: [{name: a, context: {cluster: it}}, {name: b, context: {cluster: gone}
 ";
         let with = |current: &str| format!("{clusters}current-context: {current}\n");
         for (text, context, expected) in [
-            (clusters.to_owned(), None, "FILE: current-context is not set; name a context of a, b, c"),
-            (with("x"), None, "FILE: current-context is \"x\", which contexts does not have; it has a, b, c"),
-            (with("a"), Some("y"), "FILE: contexts does not have \"y\"; it has a, b, c"),
-            (with("b"), None, "FILE: clusters does not have \"gone\", which the context \"b\" names"),
-            (with("a"), Some("c"), "FILE: the cluster of the context \"c\" has no server"),
+            (
+                clusters.to_owned(),
+                None,
+                "FILE: current-context is not set; name a context of a, b, c",
+            ),
+            (
+                with("x"),
+                None,
+                "FILE: current-context is \"x\", which contexts does not have; it has a, b, c",
+            ),
+            (
+                with("a"),
+                Some("y"),
+                "FILE: contexts does not have \"y\"; it has a, b, c",
+            ),
+            (
+                with("b"),
+                None,
+                "FILE: clusters does not have \"gone\", which the context \"b\" names",
+            ),
+            (
+                with("a"),
+                Some("c"),
+                "FILE: the cluster of the context \"c\" has no server",
+            ),
         ] {
             assert_eq!(error(&text, context).await, expected);
         }
@@ -161,9 +236,15 @@ contexts: [{name: a, context: {cluster: it}}, {name: b, context: {cluster: gone}
     #[tokio::test]
     async fn unreadable_kubeconfig_is_not_quoted_in_errors() {
         for (text, line) in [
-            ("users:\n- name: a\n  user:\n    token: S3CRET\n    exec: 7\n", 5),
+            (
+                "users:\n- name: a\n  user:\n    token: S3CRET\n    exec: 7\n",
+                5,
+            ),
             ("users:\n- name: a\n  user: S3CRET\n", 3),
-            ("users:\n- name: a\n  user:\n    token: S3CRET\n   password: [\n", 5),
+            (
+                "users:\n- name: a\n  user:\n    token: S3CRET\n   password: [\n",
+                5,
+            ),
         ] {
             let error = error(text, None).await;
             assert!(error.starts_with(&format!("FILE:{line}:")), "{error}");
@@ -173,9 +254,14 @@ contexts: [{name: a, context: {cluster: it}}, {name: b, context: {cluster: gone}
 
     #[tokio::test]
     async fn kubeconfig_that_is_missing_is_named() {
-        let address =
-            KubeAddress { kubeconfig: Some("/nonexistent/config".into()), ..KubeAddress::default() };
+        let address = KubeAddress {
+            kubeconfig: Some("/nonexistent/config".into()),
+            ..KubeAddress::default()
+        };
         let error = access(&address).await.err().unwrap_or_default();
-        assert!(error.contains("/nonexistent/config") && error.contains("No such file"), "{error}");
+        assert!(
+            error.contains("/nonexistent/config") && error.contains("No such file"),
+            "{error}"
+        );
     }
 }

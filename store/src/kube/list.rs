@@ -49,11 +49,18 @@ pub(super) async fn list(
         }
         next = page.next;
     }
-    Err(unavailable(&client.endpoint, format!("a list of {} has no last page", resource.name())).into())
+    Err(unavailable(
+        &client.endpoint,
+        format!("a list of {} has no last page", resource.name()),
+    )
+    .into())
 }
 
 /// The newest version of a type.
-pub(super) async fn newest_version(client: &Client, resource: &Resource) -> Result<String, Failure> {
+pub(super) async fn newest_version(
+    client: &Client,
+    resource: &Resource,
+) -> Result<String, Failure> {
     let mut query = format!("{}?", resource.path);
     resource.add_selectors(&mut query);
     query.push_str("limit=1");
@@ -69,12 +76,19 @@ pub(super) async fn object_version(
     at: Option<&str>,
 ) -> Result<Option<i64>, Failure> {
     let fields = format!("metadata.name={}", key.name());
-    let resource = Resource { fields, ..resource.clone() };
+    let resource = Resource {
+        fields,
+        ..resource.clone()
+    };
     let mut query = format!("{}?", resource.path_of(key.namespace()));
     resource.add_selectors(&mut query);
     match at {
         Some(version) => {
-            let _ = write!(query, "resourceVersion={}&resourceVersionMatch=Exact", escape(version));
+            let _ = write!(
+                query,
+                "resourceVersion={}&resourceVersionMatch=Exact",
+                escape(version)
+            );
         }
         None => _ = query.pop(),
     }
@@ -122,7 +136,11 @@ fn query(resource: &Resource, origin: Origin<'_>, next: &str) -> String {
         let _ = match oldest {
             None => write!(query, "resourceVersion=0&"),
             Some(version) => {
-                write!(query, "resourceVersion={}&resourceVersionMatch=NotOlderThan&", escape(version))
+                write!(
+                    query,
+                    "resourceVersion={}&resourceVersionMatch=NotOlderThan&",
+                    escape(version)
+                )
             }
         };
     }
@@ -138,7 +156,9 @@ mod tests {
     use crate::kube::{KubeAddress, Scope};
 
     fn node() -> Resource {
-        Scope::node("n1", "", &KubeAddress::default()).resources().remove(0)
+        Scope::node("n1", "", &KubeAddress::default())
+            .resources()
+            .remove(0)
     }
 
     #[test]
@@ -149,9 +169,17 @@ mod tests {
             (Origin::Newest, "", "&limit=500"),
             (Origin::Newest, "a+b==", "&limit=500&continue=a%2Bb%3D%3D"),
             (Origin::NewestWhole, "", ""),
-            (Origin::Cache { oldest: None }, "", "&limit=500&resourceVersion=0"),
+            (
+                Origin::Cache { oldest: None },
+                "",
+                "&limit=500&resourceVersion=0",
+            ),
             (Origin::Cache { oldest: None }, "a", "&limit=500&continue=a"),
-            (Origin::Cache { oldest: Some("7") }, "", "&resourceVersion=7&resourceVersionMatch=NotOlderThan"),
+            (
+                Origin::Cache { oldest: Some("7") },
+                "",
+                "&resourceVersion=7&resourceVersionMatch=NotOlderThan",
+            ),
         ] {
             assert_eq!(query(&node(), origin, next), format!("{path}{expected}"));
         }

@@ -56,9 +56,17 @@ enum Decoder {
 impl Envelope {
     /// The metadata of a list of this type. Anything else, such as a `Status`, would be a list without objects.
     fn into_metadata(self, kind: Kind) -> Result<ListMetadata, String> {
-        let Self { kind: said, metadata, message } = self;
+        let Self {
+            kind: said,
+            metadata,
+            message,
+        } = self;
         if let Err(problem) = check_kind(kind, said.strip_suffix("List").unwrap_or_default()) {
-            let said = if said.is_empty() { "an answer without a kind" } else { &said };
+            let said = if said.is_empty() {
+                "an answer without a kind"
+            } else {
+                &said
+            };
             let problem = if message.is_empty() { problem } else { message };
             return Err(format!("the answer is {said}: {problem}"));
         }
@@ -79,11 +87,22 @@ impl ListBody {
         };
         let encoding = answer.headers().get(header::CONTENT_ENCODING);
         let decoder = match encoding {
-            Some(encoding) if encoding == "gzip" => Decoder::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
+            Some(encoding) if encoding == "gzip" => {
+                Decoder::Gzip(Box::new(MultiGzDecoder::new(Vec::new())))
+            }
             _ => Decoder::Plain,
         };
-        let chunks = answer.into_body().into_data_stream().map_err(|error| io::Error::other(chain(&error)));
-        Self { endpoint, kind, chunks: chunks.boxed(), decoder, splitter }
+        let chunks = answer
+            .into_body()
+            .into_data_stream()
+            .map_err(|error| io::Error::other(chain(&error)));
+        Self {
+            endpoint,
+            kind,
+            chunks: chunks.boxed(),
+            decoder,
+            splitter,
+        }
     }
 
     /// Waits for the next part of the answer, and calls `show` with each item that it completes, in JSON. False at the end.
@@ -91,16 +110,22 @@ impl ListBody {
         &mut self,
         mut show: impl FnMut(&str) -> Result<(), String>,
     ) -> Result<bool, Failure> {
-        let chunk =
-            timeout(ANSWER_TIMEOUT, self.chunks.next()).await.map_err(|_| timeout_error(&self.endpoint))?;
+        let chunk = timeout(ANSWER_TIMEOUT, self.chunks.next())
+            .await
+            .map_err(|_| timeout_error(&self.endpoint))?;
         let failed = |reason: String| unavailable(&self.endpoint, reason);
-        let chunk = chunk.transpose().map_err(|error| failed(error.to_string()))?;
+        let chunk = chunk
+            .transpose()
+            .map_err(|error| failed(error.to_string()))?;
         let is_last = chunk.is_none();
-        let decoded = self.decoder.decode(chunk).map_err(|error| failed(error.to_string()))?;
+        let decoded = self
+            .decoder
+            .decode(chunk)
+            .map_err(|error| failed(error.to_string()))?;
         let fed = match &mut self.splitter {
-            Splitter::Json(splitter) => {
-                splitter.feed(&decoded, |item| show(str::from_utf8(item).map_err(|error| error.to_string())?))
-            }
+            Splitter::Json(splitter) => splitter.feed(&decoded, |item| {
+                show(str::from_utf8(item).map_err(|error| error.to_string())?)
+            }),
             Splitter::Protobuf(kind, splitter) => {
                 splitter.feed(&decoded, |item| show(&protobuf::item_to_json(*kind, item)?))
             }
@@ -111,17 +136,25 @@ impl ListBody {
 
     /// The list's metadata, after the last part.
     pub(super) fn finish(self) -> Result<ListMetadata, Failure> {
-        let Self { endpoint, kind, splitter, .. } = self;
+        let Self {
+            endpoint,
+            kind,
+            splitter,
+            ..
+        } = self;
         let envelope = match splitter {
-            Splitter::Json(splitter) => splitter
-                .finish()
-                .and_then(|envelope| serde_json::from_slice(&envelope).map_err(|error| error.to_string())),
-            Splitter::Protobuf(_, splitter) => {
-                splitter.finish().map(|(kind, metadata)| Envelope { kind, metadata, ..Envelope::default() })
-            }
+            Splitter::Json(splitter) => splitter.finish().and_then(|envelope| {
+                serde_json::from_slice(&envelope).map_err(|error| error.to_string())
+            }),
+            Splitter::Protobuf(_, splitter) => splitter.finish().map(|(kind, metadata)| Envelope {
+                kind,
+                metadata,
+                ..Envelope::default()
+            }),
         };
         let metadata = envelope.and_then(|envelope| envelope.into_metadata(kind));
-        Ok(metadata.map_err(|reason| unavailable(&endpoint, format!("a list of {kind}: {reason}")))?)
+        Ok(metadata
+            .map_err(|reason| unavailable(&endpoint, format!("a list of {kind}: {reason}")))?)
     }
 }
 

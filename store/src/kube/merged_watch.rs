@@ -103,9 +103,15 @@ impl MergedWatch {
                 watch.handle(events);
             }
             let next = match watch.waiting.pop_front()? {
-                Output::Changes { changes, problems_by_key, versions } => {
+                Output::Changes {
+                    changes,
+                    problems_by_key,
+                    versions,
+                } => {
                     let (revision, problems) =
-                        watch.progress.advance(&watch.prefix, versions, problems_by_key);
+                        watch
+                            .progress
+                            .advance(&watch.prefix, versions, problems_by_key);
                     if let Some(problems) = problems {
                         watch.waiting.push_front(Output::Problems(problems));
                     }
@@ -130,9 +136,15 @@ impl MergedWatch {
         let mut failure = None;
         for event in events {
             match event {
-                Ok(ResourceEvent { resource, version, change }) => {
+                Ok(ResourceEvent {
+                    resource,
+                    version,
+                    change,
+                }) => {
                     self.versions.insert(resource.kind, version);
-                    let Some((change, problems)) = change.map(into_change) else { continue };
+                    let Some((change, problems)) = change.map(into_change) else {
+                        continue;
+                    };
                     if change.key().starts_with(&self.prefix) {
                         problems_by_key.push((change.key().to_owned(), problems));
                         changes.push(change);
@@ -145,7 +157,11 @@ impl MergedWatch {
             }
         }
         // Without changes it reports progress.
-        self.waiting.push_back(Output::Changes { changes, problems_by_key, versions: self.versions.clone() });
+        self.waiting.push_back(Output::Changes {
+            changes,
+            problems_by_key,
+            versions: self.versions.clone(),
+        });
         self.has_failed = failure.is_some();
         self.waiting.extend(failure.map(Output::Failure));
     }

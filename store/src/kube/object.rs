@@ -45,7 +45,15 @@ impl ReceivedObject {
         };
         // Kubernetes has no version of an object's creation.
         let mod_revision = self.version.parse().unwrap_or(0);
-        (Some(Entry { key: self.key, value, create_revision: 0, mod_revision }), problems)
+        (
+            Some(Entry {
+                key: self.key,
+                value,
+                create_revision: 0,
+                mod_revision,
+            }),
+            problems,
+        )
     }
 }
 
@@ -57,7 +65,10 @@ struct Head<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[expect(clippy::zero_sized_map_values, reason = "a map is what is read; its values are of no interest")]
+#[expect(
+    clippy::zero_sized_map_values,
+    reason = "a map is what is read; its values are of no interest"
+)]
 struct Metadata<'a> {
     name: String,
     namespace: String,
@@ -97,15 +108,33 @@ pub(super) fn version_of(json: &str) -> Result<String, String> {
 /// When the object cannot be identified.
 pub(super) fn receive(kind: Kind, json: &str) -> Result<ReceivedObject, String> {
     let Head { metadata } = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    let namespace = if kind.is_namespaced() { metadata.namespace.as_str() } else { "" };
-    let key = Key::new(kind, namespace, metadata.name.as_str()).map_err(|error| error.to_string())?.to_path();
-    let value = if is_election(kind, &metadata) { Value::None } else { value(kind, &key, json) };
-    Ok(ReceivedObject { key, version: metadata.resource_version, value })
+    let namespace = if kind.is_namespaced() {
+        metadata.namespace.as_str()
+    } else {
+        ""
+    };
+    let key = Key::new(kind, namespace, metadata.name.as_str())
+        .map_err(|error| error.to_string())?
+        .to_path();
+    let value = if is_election(kind, &metadata) {
+        Value::None
+    } else {
+        value(kind, &key, json)
+    };
+    Ok(ReceivedObject {
+        key,
+        version: metadata.resource_version,
+        value,
+    })
 }
 
 fn is_election(kind: Kind, metadata: &Metadata<'_>) -> bool {
     kind == Kind::Endpoints
-        && (metadata.annotations.iter().flatten().any(|(name, _)| name == LEADER)
+        && (metadata
+            .annotations
+            .iter()
+            .flatten()
+            .any(|(name, _)| name == LEADER)
             || metadata.namespace == "kube-system" && ELECTIONS.contains(&metadata.name.as_str()))
 }
 
@@ -138,14 +167,18 @@ fn drop_unused_fields(object: &mut Object) {
         Object::Service(service) => keep_known(&mut service.annotations),
         Object::EndpointSlice(slice) => {
             keep_known(&mut slice.annotations);
-            for reference in slice.endpoints.iter_mut().filter_map(|one| one.target_ref.as_mut()) {
+            for reference in slice
+                .endpoints
+                .iter_mut()
+                .filter_map(|one| one.target_ref.as_mut())
+            {
                 reference.resource_version.clear();
             }
         }
         Object::Endpoints(endpoints) => {
             let subsets = endpoints.endpoint_subsets.iter_mut();
-            let addresses =
-                subsets.flat_map(|one| one.addresses.iter_mut().chain(&mut one.not_ready_addresses));
+            let addresses = subsets
+                .flat_map(|one| one.addresses.iter_mut().chain(&mut one.not_ready_addresses));
             for reference in addresses.filter_map(|address| address.target_ref.as_mut()) {
                 reference.resource_version.clear();
             }
@@ -155,7 +188,10 @@ fn drop_unused_fields(object: &mut Object) {
         Object::ExternalWorkload(workload) => {
             keep_known(&mut workload.annotations);
             // Every probe writes it.
-            workload.conditions.iter_mut().for_each(|condition| condition.last_probe_time = 0);
+            workload
+                .conditions
+                .iter_mut()
+                .for_each(|condition| condition.last_probe_time = 0);
         }
         _ => {}
     }
@@ -176,21 +212,31 @@ mod tests {
 
     #[test]
     fn leader_election_endpoints_are_not_stored() {
-        assert_eq!(endpoints("any", &format!(r#"{{"{LEADER}":"{{}}"}}"#)).value, Value::None);
+        assert_eq!(
+            endpoints("any", &format!(r#"{{"{LEADER}":"{{}}"}}"#)).value,
+            Value::None
+        );
         assert_eq!(endpoints("kube-scheduler", "null").value, Value::None);
         assert!(matches!(endpoints("web", "{}").value, Value::Good(_)));
     }
 
     #[test]
     fn meaningless_changes_are_not_kept() {
-        let Value::Good(value) = endpoints("web", "{}").value else { panic!("it is good") };
+        let Value::Good(value) = endpoints("web", "{}").value else {
+            panic!("it is good")
+        };
         let text = String::from_utf8(value.to_vec()).unwrap();
-        assert!(text.contains(r#""target_ref":{"kind":"Pod","name":"a"}"#), "{text}");
+        assert!(
+            text.contains(r#""target_ref":{"kind":"Pod","name":"a"}"#),
+            "{text}"
+        );
 
         let json = r#"{"metadata":{"name":"web","namespace":"default","managedFields":[{"manager":"kubectl"}],
             "annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","contiv.io/balance":"random",
             "contivpp.io/x":"y"}},"spec":{"clusterIP":"10.96.0.1"}}"#;
-        let Value::Good(value) = receive(Kind::Service, json).unwrap().value else { panic!("it is good") };
+        let Value::Good(value) = receive(Kind::Service, json).unwrap().value else {
+            panic!("it is good")
+        };
         let text = String::from_utf8(value.to_vec()).unwrap();
         assert!(
             text.contains(r#""annotations":{"contiv.io/balance":"random","contivpp.io/x":"y"}"#),
@@ -205,9 +251,11 @@ mod tests {
             panic!("it is good")
         };
         let text = String::from_utf8(value.to_vec()).unwrap();
-        let kept =
-            r#""annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"2026-01-02T03:04:05Z"}"#;
-        assert!(text.contains(kept), "it says since when they are to be so: {text}");
+        let kept = r#""annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"2026-01-02T03:04:05Z"}"#;
+        assert!(
+            text.contains(kept),
+            "it says since when they are to be so: {text}"
+        );
     }
 
     #[test]
@@ -215,10 +263,15 @@ mod tests {
         let json = r#"{"metadata":{"name":"n1","deletionTimestamp":"1970-01-01T00:01:00Z"},"spec":{"taints":[
             {"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"},
             {"key":"ToBeDeletedByClusterAutoscaler","value":"1700000000","effect":"NoSchedule"}]}}"#;
-        let Value::Good(value) = receive(Kind::Node, json).unwrap().value else { panic!("it is good") };
+        let Value::Good(value) = receive(Kind::Node, json).unwrap().value else {
+            panic!("it is good")
+        };
         let text = String::from_utf8(value.to_vec()).unwrap();
         let taints = r#""taints":[{"key":"ToBeDeletedByClusterAutoscaler","value":"1700000000","effect":"NoSchedule"}]"#;
-        assert!(text.contains(taints) && text.contains(r#""deletion_timestamp":"60""#), "{text}");
+        assert!(
+            text.contains(taints) && text.contains(r#""deletion_timestamp":"60""#),
+            "{text}"
+        );
     }
 
     #[test]

@@ -21,8 +21,11 @@ use super::{
 use crate::StoreError;
 
 /// How often a missing type is looked for.
-const LOOK_INTERVAL: Duration =
-    if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(300) };
+const LOOK_INTERVAL: Duration = if cfg!(test) {
+    Duration::from_millis(100)
+} else {
+    Duration::from_secs(300)
+};
 
 /// Whether the API server has the optional type. A lock, held for one comparison.
 #[derive(Debug, Default)]
@@ -32,7 +35,10 @@ impl OptionalType {
     /// Records that the type was listed.
     pub(super) fn mark_found(&self, resource: &Resource) {
         if self.0.lock().replace(true) == Some(false) {
-            info!(resource = resource.name(), "the API server has the type now");
+            info!(
+                resource = resource.name(),
+                "the API server has the type now"
+            );
         }
     }
 

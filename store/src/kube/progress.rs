@@ -39,7 +39,10 @@ struct PrefixProgress {
 impl WatchProgress {
     /// Progress after a run that has reached these versions.
     pub(super) fn after(reached: Versions) -> Self {
-        Self(Mutex::new(State { reached, ..State::default() }))
+        Self(Mutex::new(State {
+            reached,
+            ..State::default()
+        }))
     }
 
     /// The newest known version of each type.
@@ -58,7 +61,11 @@ impl WatchProgress {
         let known = state.prefixes.entry(prefix.to_owned()).or_default();
         known.problems.clear();
         for problem in problems {
-            known.problems.entry(problem.source.clone()).or_default().push(problem.clone());
+            known
+                .problems
+                .entry(problem.source.clone())
+                .or_default()
+                .push(problem.clone());
         }
         let revision = state.push(prefix, versions);
         state.prefixes.entry(prefix.to_owned()).or_default().listed = Some(revision);
@@ -82,7 +89,9 @@ impl WatchProgress {
     ) -> (i64, Option<Vec<Problem>>) {
         let mut state = self.0.lock();
         let known = state.prefixes.entry(prefix.to_owned()).or_default();
-        let is_worse = problems_by_key.iter().any(|(_, problems)| !problems.is_empty());
+        let is_worse = problems_by_key
+            .iter()
+            .any(|(_, problems)| !problems.is_empty());
         for (key, problems) in problems_by_key {
             if problems.is_empty() {
                 known.problems.remove(&key);
@@ -102,10 +111,14 @@ impl WatchProgress {
         let state = self.0.lock();
         let remembered = state.prefixes.get(prefix).map(|known| &known.revisions);
         let found = remembered.and_then(|all| all.iter().find(|(of, _)| *of == revision));
-        found.map(|(_, versions)| versions.clone()).ok_or(StoreError::Compacted {
-            requested: revision,
-            oldest: remembered.and_then(|all| all.front()).map_or(state.newest, |(of, _)| *of),
-        })
+        found
+            .map(|(_, versions)| versions.clone())
+            .ok_or(StoreError::Compacted {
+                requested: revision,
+                oldest: remembered
+                    .and_then(|all| all.front())
+                    .map_or(state.newest, |(of, _)| *of),
+            })
     }
 }
 
@@ -148,20 +161,33 @@ mod tests {
             progress.advance("/busy/", versions(&i.to_string()), Vec::new());
         }
         assert_eq!(progress.versions("/quiet/", quiet).unwrap(), versions("7"));
-        assert!(matches!(progress.versions("/busy/", quiet + 1), Err(StoreError::Compacted { .. })));
+        assert!(matches!(
+            progress.versions("/busy/", quiet + 1),
+            Err(StoreError::Compacted { .. })
+        ));
     }
 
     #[test]
     fn problems_are_reported_together_when_one_is_new() {
         let progress = WatchProgress::default();
         progress.begin("/", versions("1"), &[problem("/a")]);
-        let (_, problems) =
-            progress.advance("/", versions("2"), vec![("/b".to_owned(), vec![problem("/b")])]);
+        let (_, problems) = progress.advance(
+            "/",
+            versions("2"),
+            vec![("/b".to_owned(), vec![problem("/b")])],
+        );
         assert_eq!(problems.unwrap(), [problem("/a"), problem("/b")]);
-        let (_, problems) = progress.advance("/", versions("3"), vec![("/a".to_owned(), Vec::new())]);
-        assert_eq!(problems, None, "the reader drops the problems of a key that changed");
         let (_, problems) =
-            progress.advance("/", versions("4"), vec![("/c".to_owned(), vec![problem("/c")])]);
+            progress.advance("/", versions("3"), vec![("/a".to_owned(), Vec::new())]);
+        assert_eq!(
+            problems, None,
+            "the reader drops the problems of a key that changed"
+        );
+        let (_, problems) = progress.advance(
+            "/",
+            versions("4"),
+            vec![("/c".to_owned(), vec![problem("/c")])],
+        );
         assert_eq!(problems.unwrap(), [problem("/b"), problem("/c")]);
     }
 }

@@ -42,13 +42,19 @@ struct RawExtension {
 
 /// The `Accept` header of requests for a type: protobuf or JSON, as kube-proxy sends it, or JSON alone.
 pub(super) const fn accepted(kind: Kind) -> &'static str {
-    if can_read(kind) { "application/vnd.kubernetes.protobuf,application/json" } else { "application/json" }
+    if can_read(kind) {
+        "application/vnd.kubernetes.protobuf,application/json"
+    } else {
+        "application/json"
+    }
 }
 
 /// True if an answer is in protobuf.
 pub(super) fn is_in<B>(answer: &Response<B>) -> bool {
-    let media_type =
-        answer.headers().get(header::CONTENT_TYPE).and_then(|media_type| media_type.to_str().ok());
+    let media_type = answer
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|media_type| media_type.to_str().ok());
     media_type.is_some_and(|media_type| media_type.split(';').next() == Some(MEDIA_TYPE))
 }
 
@@ -75,7 +81,8 @@ pub(super) fn item_to_json(kind: Kind, item: &[u8]) -> Result<String, String> {
 /// # Errors
 /// When it is no event of such objects.
 pub(super) fn event_to_json(kind: Kind, event: bytes::Bytes) -> Result<(String, String), String> {
-    let WatchEvent { r#type, object } = WatchEvent::decode(event).map_err(|error| error.to_string())?;
+    let WatchEvent { r#type, object } =
+        WatchEvent::decode(event).map_err(|error| error.to_string())?;
     let object = object.unwrap_or_default().raw;
     if !object.starts_with(MAGIC) {
         return Err("an event without an object in protobuf".to_owned());

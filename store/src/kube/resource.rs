@@ -36,7 +36,12 @@ impl Resource {
             Kind::Namespace => "/api/v1/namespaces",
             _ => return None,
         };
-        Some(Self { kind, path, fields: String::new(), labels: String::new() })
+        Some(Self {
+            kind,
+            path,
+            fields: String::new(),
+            labels: String::new(),
+        })
     }
 
     /// True if an API server may not have the type: it comes with a custom resource definition.
@@ -46,7 +51,10 @@ impl Resource {
 
     /// Adds its selectors to a query.
     pub(super) fn add_selectors(&self, query: &mut String) {
-        for (name, selector) in [("fieldSelector", &self.fields), ("labelSelector", &self.labels)] {
+        for (name, selector) in [
+            ("fieldSelector", &self.fields),
+            ("labelSelector", &self.labels),
+        ] {
             if !selector.is_empty() {
                 let _ = write!(query, "{name}={}&", escape(selector));
             }
@@ -97,7 +105,10 @@ pub const KINDS: [Kind; 7] = [
 impl Scope {
     /// Every type that Kubernetes has, and external workloads, each list with what was written last.
     pub fn cluster() -> Self {
-        Self { resources: KINDS.into_iter().filter_map(Resource::of).collect(), is_cached: false }
+        Self {
+            resources: KINDS.into_iter().filter_map(Resource::of).collect(),
+            is_cached: false,
+        }
     }
 
     /// The resources of a node's agent: services, endpoint slices, external workloads, its own Node object or all, and pods if the
@@ -117,13 +128,18 @@ impl Scope {
         for resource in &mut resources {
             match resource.kind {
                 Kind::Node if !address.nodes => resource.fields = format!("metadata.name={name}"),
-                Kind::Service if proxy_name.is_empty() => resource.labels = format!("!{PROXY_NAME}"),
+                Kind::Service if proxy_name.is_empty() => {
+                    resource.labels = format!("!{PROXY_NAME}");
+                }
                 Kind::Service => resource.labels = format!("{PROXY_NAME}={proxy_name}"),
                 Kind::EndpointSlice => NOT_HEADLESS.clone_into(&mut resource.labels),
                 _ => {}
             }
         }
-        Self { resources, is_cached: true }
+        Self {
+            resources,
+            is_cached: true,
+        }
     }
 
     pub(super) fn resources(&self) -> Vec<Resource> {
@@ -142,14 +158,22 @@ mod tests {
     use super::*;
 
     fn names(scope: &Scope, prefix: &str) -> Vec<&'static str> {
-        scope.resources.iter().filter(|resource| resource.has_keys_with(prefix)).map(Resource::name).collect()
+        scope
+            .resources
+            .iter()
+            .filter(|resource| resource.has_keys_with(prefix))
+            .map(Resource::name)
+            .collect()
     }
 
     #[test]
     fn prefix_selects_the_listed_types() {
         let cluster = Scope::cluster();
         assert_eq!(names(&cluster, ROOT).len(), 7);
-        assert_eq!(names(&cluster, &Key::prefix(Kind::Endpoints)), ["endpoints"]);
+        assert_eq!(
+            names(&cluster, &Key::prefix(Kind::Endpoints)),
+            ["endpoints"]
+        );
         let key = Key::new(Kind::Service, "default", "web").unwrap().to_path();
         assert_eq!(names(&cluster, &key), ["services"]);
         assert_eq!(names(&cluster, "/elsewhere"), [""; 0]);
@@ -159,10 +183,30 @@ mod tests {
     fn agent_reads_other_nodes_and_pods_only_if_configured() {
         let address = KubeAddress::default();
         let scope = Scope::node("n1", "", &address);
-        assert_eq!(names(&scope, ROOT), ["nodes", "services", "endpointslices", "externalworkloads"]);
+        assert_eq!(
+            names(&scope, ROOT),
+            ["nodes", "services", "endpointslices", "externalworkloads"]
+        );
         assert_eq!(scope.resources[0].fields, "metadata.name=n1");
-        let scope = Scope::node("n1", "", &KubeAddress { pods: true, nodes: true, ..address });
-        assert_eq!(names(&scope, ROOT), ["nodes", "pods", "services", "endpointslices", "externalworkloads"]);
+        let scope = Scope::node(
+            "n1",
+            "",
+            &KubeAddress {
+                pods: true,
+                nodes: true,
+                ..address
+            },
+        );
+        assert_eq!(
+            names(&scope, ROOT),
+            [
+                "nodes",
+                "pods",
+                "services",
+                "endpointslices",
+                "externalworkloads"
+            ]
+        );
         assert_eq!(scope.resources[0].fields, "", "all nodes");
     }
 
@@ -173,7 +217,13 @@ mod tests {
             [1, 2].map(|i| scope.resources[i].labels.clone())
         };
         let slices = "!service.kubernetes.io/headless";
-        assert_eq!(labels(""), ["!service.kubernetes.io/service-proxy-name", slices]);
-        assert_eq!(labels("contiv"), ["service.kubernetes.io/service-proxy-name=contiv", slices]);
+        assert_eq!(
+            labels(""),
+            ["!service.kubernetes.io/service-proxy-name", slices]
+        );
+        assert_eq!(
+            labels("contiv"),
+            ["service.kubernetes.io/service-proxy-name=contiv", slices]
+        );
     }
 }

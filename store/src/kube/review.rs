@@ -46,7 +46,11 @@ impl TokenReviewer {
     pub async fn may_read(&self, token: &str, path: &str) -> Result<Review, StoreError> {
         // The files of the kubeconfig are read each time: a token of this process lasts an hour.
         let client = Client::open(&self.address).await?;
-        let body = review("authentication.k8s.io", "TokenReview", &json!({ "token": token }));
+        let body = review(
+            "authentication.k8s.io",
+            "TokenReview",
+            &json!({ "token": token }),
+        );
         let known = create(&client, "tokenreviews", TOKENS, &body).await?;
         if known["authenticated"] != true {
             return Ok(Review::Unknown);
@@ -64,7 +68,9 @@ impl TokenReviewer {
         Ok(if access["allowed"] == true {
             Review::Allowed
         } else {
-            Review::Forbidden { user: user["username"].as_str().unwrap_or_default().to_owned() }
+            Review::Forbidden {
+                user: user["username"].as_str().unwrap_or_default().to_owned(),
+            }
         })
     }
 }
@@ -74,15 +80,25 @@ fn review(group: &str, kind: &str, spec: &Value) -> Value {
 }
 
 /// Creates a review, and returns its `status`.
-async fn create(client: &Client, resource: &str, path: &str, body: &Value) -> Result<Value, StoreError> {
-    let answer = client.post(resource, path, body.to_string()).await.map_err(|failure| match failure {
-        Failure::Denied(_) => unavailable(
-            &client.endpoint,
-            format!("{resource}: the role of this client needs the verb create on it"),
-        ),
-        Failure::Store(error) => error,
-        Failure::Gone | Failure::TooNew => unavailable(&client.endpoint, format!("{resource}: {failure:?}")),
-    })?;
+async fn create(
+    client: &Client,
+    resource: &str,
+    path: &str,
+    body: &Value,
+) -> Result<Value, StoreError> {
+    let answer = client
+        .post(resource, path, body.to_string())
+        .await
+        .map_err(|failure| match failure {
+            Failure::Denied(_) => unavailable(
+                &client.endpoint,
+                format!("{resource}: the role of this client needs the verb create on it"),
+            ),
+            Failure::Store(error) => error,
+            Failure::Gone | Failure::TooNew => {
+                unavailable(&client.endpoint, format!("{resource}: {failure:?}"))
+            }
+        })?;
     let mut answer: Value = serde_json::from_slice(&answer)
         .map_err(|error| unavailable(&client.endpoint, format!("{resource}: {error}")))?;
     Ok(answer["status"].take())

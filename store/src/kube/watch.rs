@@ -73,16 +73,31 @@ impl Watch {
     ) -> Result<Self, StoreError> {
         let failed = |failure| error_of_watch(failure, &resource, revision);
         let opened = Instant::now();
-        let (answer, duration) = request(&client, &resource, &version).await.map_err(failed)?;
+        let (answer, duration) = request(&client, &resource, &version)
+            .await
+            .map_err(failed)?;
         if !is_just_listed {
-            confirm_version(&client, &resource, &version).await.map_err(failed)?;
+            confirm_version(&client, &resource, &version)
+                .await
+                .map_err(failed)?;
         }
         let deadline = opened + duration;
-        Ok(Self { client, resource, version, revision, answer, opened, deadline, has_received: false })
+        Ok(Self {
+            client,
+            resource,
+            version,
+            revision,
+            answer,
+            opened,
+            deadline,
+            has_received: false,
+        })
     }
 
     /// The events, until something fails.
-    pub(super) fn into_stream(self) -> impl Stream<Item = Result<ResourceEvent, StoreError>> + Send {
+    pub(super) fn into_stream(
+        self,
+    ) -> impl Stream<Item = Result<ResourceEvent, StoreError>> + Send {
         stream::unfold(Some(self), async |watch| {
             let mut watch = watch?;
             match watch.next().await {
@@ -99,13 +114,18 @@ impl Watch {
                 return self.read(&event);
             }
             if !self.has_received && self.opened.elapsed() < MIN_WATCH_DURATION {
-                let reason = format!("a watch of {} ends as soon as it begins", self.resource.name());
+                let reason = format!(
+                    "a watch of {} ends as soon as it begins",
+                    self.resource.name()
+                );
                 return Err(unavailable(&self.client.endpoint, reason));
             }
             if Instant::now() < self.deadline {
                 tokio::time::sleep(MAX_RENEWAL_PAUSE.mul_f64(rand::random())).await;
             }
-            self.renew().await.map_err(|failure| error_of_watch(failure, &self.resource, self.revision))?;
+            self.renew()
+                .await
+                .map_err(|failure| error_of_watch(failure, &self.resource, self.revision))?;
         }
     }
 
@@ -123,7 +143,9 @@ impl Watch {
 
     /// The next event; none when the request ends, or was silent for long.
     async fn event(&mut self) -> Result<Option<WatchEvent>, StoreError> {
-        let Ok(event) = timeout(IDLE_TIMEOUT, self.answer.next()).await else { return Ok(None) };
+        let Ok(event) = timeout(IDLE_TIMEOUT, self.answer.next()).await else {
+            return Ok(None);
+        };
         event.map_err(|error| match error {
             WatchBodyError::Lost(reason) => self.failed(&reason),
             WatchBodyError::NoEvent(reason) => self.unusable(reason),
@@ -131,13 +153,20 @@ impl Watch {
     }
 
     fn failed(&self, reason: &str) -> StoreError {
-        unavailable(&self.client.endpoint, format!("a watch of {}: {reason}", self.resource.name()))
+        unavailable(
+            &self.client.endpoint,
+            format!("a watch of {}: {reason}", self.resource.name()),
+        )
     }
 
     /// The error of an event that cannot be used. The same would come again: a list goes past it.
     fn unusable(&self, reason: String) -> StoreError {
         let (inconsistency, key) = (Inconsistency::Unusable, Key::prefix(self.resource.kind));
-        StoreError::Inconsistent { inconsistency, key, reason }
+        StoreError::Inconsistent {
+            inconsistency,
+            key,
+            reason,
+        }
     }
 
     /// Fails if an event is older than one before it: an object would go back to an earlier state.
@@ -158,7 +187,11 @@ impl Watch {
             None => Key::prefix(self.resource.kind),
         };
         let reason = format!("version {now} of it came after version {before}");
-        Err(StoreError::Inconsistent { inconsistency: Inconsistency::Order, key, reason })
+        Err(StoreError::Inconsistent {
+            inconsistency: Inconsistency::Order,
+            key,
+            reason,
+        })
     }
 
     fn read(&mut self, event: &WatchEvent) -> Result<ResourceEvent, StoreError> {
@@ -179,13 +212,21 @@ impl Watch {
             "ERROR" => {
                 let status: Status =
                     serde_json::from_str(object).map_err(|error| failed(error.to_string()))?;
-                return Err(if is_gone(&status) { expired(self.revision) } else { failed(status.message) });
+                return Err(if is_gone(&status) {
+                    expired(self.revision)
+                } else {
+                    failed(status.message)
+                });
             }
             other => return Err(unusable(format!("an event has the unknown type {other:?}"))),
         };
         self.check_order(&version, change.as_ref())?;
         self.version.clone_from(&version);
-        Ok(ResourceEvent { resource: self.resource.clone(), version, change })
+        Ok(ResourceEvent {
+            resource: self.resource.clone(),
+            version,
+            change,
+        })
     }
 }
 
@@ -226,7 +267,10 @@ fn error_of_watch(failure: Failure, resource: &Resource, revision: i64) -> Store
 
 /// The API server no longer has the events since this revision.
 pub(super) const fn expired(revision: i64) -> StoreError {
-    StoreError::Compacted { requested: revision, oldest: revision + 1 }
+    StoreError::Compacted {
+        requested: revision,
+        oldest: revision + 1,
+    }
 }
 
 #[cfg(test)]

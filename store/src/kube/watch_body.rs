@@ -59,8 +59,16 @@ impl WatchBody {
     /// The answer to a watch of objects of `kind`.
     pub(super) fn new(answer: Response<Body>, kind: Kind) -> Self {
         let is_protobuf = protobuf::is_in(&answer);
-        let reader = answer.into_body().into_data_stream().map_err(io::Error::other).into_async_read();
-        Self { kind, reader: Box::pin(reader), is_protobuf }
+        let reader = answer
+            .into_body()
+            .into_data_stream()
+            .map_err(io::Error::other)
+            .into_async_read();
+        Self {
+            kind,
+            reader: Box::pin(reader),
+            is_protobuf,
+        }
     }
 
     /// The next event; none at the end.
@@ -68,15 +76,21 @@ impl WatchBody {
     /// # Errors
     /// When the connection is lost, and when it is no event or too large.
     pub(super) async fn next(&mut self) -> Result<Option<WatchEvent>, WatchBodyError> {
-        if self.is_protobuf { self.next_message().await } else { self.next_line().await }
+        if self.is_protobuf {
+            self.next_message().await
+        } else {
+            self.next_line().await
+        }
     }
 
     /// An event is one line.
     async fn next_line(&mut self) -> Result<Option<WatchEvent>, WatchBodyError> {
         let mut line = Vec::new();
         let mut limited = (&mut self.reader).take(MAX_EVENT_SIZE.into());
-        let size =
-            limited.read_until(b'\n', &mut line).await.map_err(|error| WatchBodyError::lost(&error))?;
+        let size = limited
+            .read_until(b'\n', &mut line)
+            .await
+            .map_err(|error| WatchBodyError::lost(&error))?;
         if size == 0 {
             return Ok(None);
         }
@@ -94,12 +108,21 @@ impl WatchBody {
             let kind = kind_of(object.get()).map_err(no_event)?;
             protobuf::check_kind(self.kind, &kind).map_err(no_event)?;
         }
-        Ok(Some(WatchEvent { event: event.to_owned(), object: object.get().to_owned() }))
+        Ok(Some(WatchEvent {
+            event: event.to_owned(),
+            object: object.get().to_owned(),
+        }))
     }
 
     /// An event is a message, after its size.
     async fn next_message(&mut self) -> Result<Option<WatchEvent>, WatchBodyError> {
-        if self.reader.fill_buf().await.map_err(|error| WatchBodyError::lost(&error))?.is_empty() {
+        if self
+            .reader
+            .fill_buf()
+            .await
+            .map_err(|error| WatchBodyError::lost(&error))?
+            .is_empty()
+        {
             return Ok(None);
         }
         let mut size = [0; 4];

@@ -68,7 +68,8 @@ impl Check {
     /// Checks an address of an interface, with or without a prefix length.
     pub(super) fn address_of_interface(&mut self, field: Arguments<'_>, text: &str) {
         self.check_address(field, text, |text| {
-            let problem = |_| format!("{text:?} is not an address of an interface, as in 192.168.16.2/24");
+            let problem =
+                |_| format!("{text:?} is not an address of an interface, as in 192.168.16.2/24");
             text.parse::<IpNetwork>().map_err(problem)
         });
     }
@@ -78,7 +79,10 @@ impl Check {
         if text.is_empty() {
             self.refuse(field, "missing; expected a name");
         } else if text.len() > 253 {
-            self.refuse(field, format!("{} characters long; 253 are allowed", text.len()));
+            self.refuse(
+                field,
+                format!("{} characters long; 253 are allowed", text.len()),
+            );
         } else {
             self.name_characters(field, text);
         }
@@ -118,11 +122,20 @@ impl Check {
     }
 
     /// Checks a whole number from `least` to `most`. Returns 0 if it is outside.
-    pub(super) fn number(&mut self, field: Arguments<'_>, number: i64, least: i32, most: i32) -> i32 {
+    pub(super) fn number(
+        &mut self,
+        field: Arguments<'_>,
+        number: i64,
+        least: i32,
+        most: i32,
+    ) -> i32 {
         match i32::try_from(number) {
             Ok(number) if (least..=most).contains(&number) => number,
             _ => {
-                self.refuse(field, format!("{number} is not a number from {least} to {most}"));
+                self.refuse(
+                    field,
+                    format!("{number} is not a number from {least} to {most}"),
+                );
                 0
             }
         }
@@ -131,19 +144,30 @@ impl Check {
     /// Checks that a value is one of those allowed.
     pub(super) fn check_word(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !words.contains(&word) {
-            self.refuse(field, format!("{word:?} is not one of {}", words.join(", ")));
+            self.refuse(
+                field,
+                format!("{word:?} is not one of {}", words.join(", ")),
+            );
         }
     }
 
     /// Checks that a value is known. Newer versions of Kubernetes may have more: the object is used without an unknown value.
     pub(super) fn known_value(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
         if !words.contains(&word) {
-            self.findings.push((field.to_string(), format!("{word:?} is not one of {}", words.join(", "))));
+            self.findings.push((
+                field.to_string(),
+                format!("{word:?} is not one of {}", words.join(", ")),
+            ));
         }
     }
 
     /// Like [`Check::known_value`]; empty means the default.
-    pub(super) fn known_value_or_empty(&mut self, field: Arguments<'_>, word: &str, words: &[&str]) {
+    pub(super) fn known_value_or_empty(
+        &mut self,
+        field: Arguments<'_>,
+        word: &str,
+        words: &[&str],
+    ) {
         if !word.is_empty() {
             self.known_value(field, word, words);
         }
@@ -155,7 +179,10 @@ impl Check {
         if let Ok(time) = text.parse::<Timestamp>() {
             return time.as_second();
         }
-        self.refuse(field, format!("{text:?} is not a time, as in 2024-05-01T12:00:00Z"));
+        self.refuse(
+            field,
+            format!("{text:?} is not a time, as in 2024-05-01T12:00:00Z"),
+        );
         0
     }
 
@@ -172,11 +199,13 @@ impl Check {
 /// An address and a prefix length.
 fn parse_network(text: &str) -> Result<IpNetwork, String> {
     let network = text.parse().ok().filter(|_| text.contains('/'));
-    network.ok_or_else(|| format!("{text:?} is not an address range, as in 10.0.0.0/16 or fd00::/64"))
+    network
+        .ok_or_else(|| format!("{text:?} is not an address range, as in 10.0.0.0/16 or fd00::/64"))
 }
 
 fn parse_address(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| format!("{text:?} is not an IP address, as in 10.0.0.1 or fd00::1"))
+    text.parse()
+        .map_err(|_| format!("{text:?} is not an IP address, as in 10.0.0.1 or fd00::1"))
 }
 
 /// The address, if other hosts can send to it. An IPv4-mapped IPv6 address becomes IPv4.
@@ -186,7 +215,9 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
 pub fn routable_address(text: &str) -> Result<IpAddr, String> {
     let address = parse_address(text)?.to_canonical();
     if is_special(address) {
-        return Err(format!("{text:?} is not an address that other hosts can send to"));
+        return Err(format!(
+            "{text:?} is not an address that other hosts can send to"
+        ));
     }
     Ok(address)
 }

@@ -27,13 +27,19 @@ pub(super) fn split(text: &str) -> Vec<Document<'_>> {
     let mut end = 0;
     for (index, line) in text.split_inclusive('\n').enumerate() {
         if is_separator(line) {
-            documents.push(Document { text: &text[start..end], line: start_line });
+            documents.push(Document {
+                text: &text[start..end],
+                line: start_line,
+            });
             // The line is part of what follows: a document can begin on it, as in `--- {}`.
             (start, start_line) = (end, index + 1);
         }
         end += line.len();
     }
-    documents.push(Document { text: &text[start..], line: start_line });
+    documents.push(Document {
+        text: &text[start..],
+        line: start_line,
+    });
     let mut documents: Vec<Document<'_>> = documents.into_iter().flat_map(json_objects).collect();
     documents.retain(|document| !is_blank(document.text));
     documents
@@ -43,9 +49,17 @@ pub(super) fn split(text: &str) -> Vec<Document<'_>> {
 /// document up to the next line that begins with a brace.
 fn json_objects(document: Document<'_>) -> Vec<Document<'_>> {
     let mut objects = Vec::new();
-    let Document { text: mut rest, mut line } = document;
+    let Document {
+        text: mut rest,
+        mut line,
+    } = document;
     loop {
-        let end = match rest.trim_start().starts_with('{').then(|| end_of_json(rest)).flatten() {
+        let end = match rest
+            .trim_start()
+            .starts_with('{')
+            .then(|| end_of_json(rest))
+            .flatten()
+        {
             Some(end) => end,
             // YAML, whose maps may begin with a brace too.
             None if objects.is_empty() => return vec![document],
@@ -69,12 +83,17 @@ fn end_of_json(text: &str) -> Option<usize> {
 }
 
 fn is_separator(line: &str) -> bool {
-    line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    line.strip_prefix("---")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
 }
 
 fn is_blank(document: &str) -> bool {
     document.lines().all(|line| {
-        let line = line.strip_prefix("---").filter(|_| is_separator(line)).unwrap_or(line).trim();
+        let line = line
+            .strip_prefix("---")
+            .filter(|_| is_separator(line))
+            .unwrap_or(line)
+            .trim();
         line.is_empty() || line.starts_with('#') || line == "..."
     })
 }
@@ -86,16 +105,26 @@ fn is_blank(document: &str) -> bool {
 ///
 /// # Errors
 /// The parser's error; [`describe`] formats it.
-pub(super) fn parse(document: &Document<'_>, nodes: usize) -> Result<Option<Value>, serde_saphyr::Error> {
+pub(super) fn parse(
+    document: &Document<'_>,
+    nodes: usize,
+) -> Result<Option<Value>, serde_saphyr::Error> {
     let value: Value = parse_text(document.text, nodes)?;
     Ok(Some(value).filter(|value| !value.is_null()))
 }
 
 /// The error of an unreadable document, with line and column in the file.
-pub(super) fn describe(document: &Document<'_>, nodes: usize, error: serde_saphyr::Error) -> String {
+pub(super) fn describe(
+    document: &Document<'_>,
+    nodes: usize,
+    error: serde_saphyr::Error,
+) -> String {
     // A document that exceeds the limit only through its aliases has its own error.
     if nodes < document.text.len()
-        && let serde_saphyr::Error::Budget { breach: BudgetBreach::Nodes { .. }, .. } = error
+        && let serde_saphyr::Error::Budget {
+            breach: BudgetBreach::Nodes { .. },
+            ..
+        } = error
     {
         return format!("it has more than {nodes} scalars, lists and maps; split it");
     }
@@ -104,7 +133,10 @@ pub(super) fn describe(document: &Document<'_>, nodes: usize, error: serde_saphy
         2..=NUMBERED_LINES => {
             // Parsed again with as many lines above as in the file, so that the error has the file's line.
             let padded = "\n".repeat(document.line - 1) + document.text;
-            parse_text(&padded, nodes).err().unwrap_or(error).to_string()
+            parse_text(&padded, nodes)
+                .err()
+                .unwrap_or(error)
+                .to_string()
         }
         line => format!("in the document that begins on line {line}: {error}"),
     }

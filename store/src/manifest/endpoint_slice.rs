@@ -23,7 +23,10 @@ pub(super) struct EndpointSlice {
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-#[expect(clippy::struct_field_names, reason = "the names are those of Kubernetes")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names are those of Kubernetes"
+)]
 struct Port {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -43,15 +46,30 @@ impl Manifest for EndpointSlice {
     }
 
     fn into_message(self, check: &mut Check) -> wire::EndpointSlice {
-        check.known_value(format_args!("addressType"), &self.address_type, &["IPv4", "IPv6", "FQDN"]);
-        let endpoint = |(i, endpoint): (usize, Endpoint)| endpoint.into_message(i, &self.address_type, check);
-        let endpoints = self.endpoints.into_iter().enumerate().map(endpoint).collect();
+        check.known_value(
+            format_args!("addressType"),
+            &self.address_type,
+            &["IPv4", "IPv6", "FQDN"],
+        );
+        let endpoint =
+            |(i, endpoint): (usize, Endpoint)| endpoint.into_message(i, &self.address_type, check);
+        let endpoints = self
+            .endpoints
+            .into_iter()
+            .enumerate()
+            .map(endpoint)
+            .collect();
         let port = |(i, port): (usize, Port)| port.into_message(i, check);
         let ports = self.ports.into_iter().enumerate().map(port).collect();
         wire::EndpointSlice {
             name: self.metadata.name,
             namespace: self.metadata.namespace,
-            service_name: self.metadata.labels.get(SERVICE_NAME).cloned().unwrap_or_default(),
+            service_name: self
+                .metadata
+                .labels
+                .get(SERVICE_NAME)
+                .cloned()
+                .unwrap_or_default(),
             address_type: self.address_type,
             endpoints,
             ports,
@@ -72,15 +90,27 @@ impl Manifest for EndpointSlice {
                 ..Metadata::named(&message.name, &message.namespace)
             },
             address_type: message.address_type.clone(),
-            endpoints: message.endpoints.iter().cloned().map(Endpoint::from_message).collect(),
-            ports: message.ports.iter().cloned().map(Port::from_message).collect(),
+            endpoints: message
+                .endpoints
+                .iter()
+                .cloned()
+                .map(Endpoint::from_message)
+                .collect(),
+            ports: message
+                .ports
+                .iter()
+                .cloned()
+                .map(Port::from_message)
+                .collect(),
         }
     }
 }
 
 impl Port {
     fn into_message(self, i: usize, check: &mut Check) -> wire::endpoint_slice::Port {
-        let port = self.port.map(|port| check.port(format_args!("ports[{i}].port"), port));
+        let port = self
+            .port
+            .map(|port| check.port(format_args!("ports[{i}].port"), port));
         wire::endpoint_slice::Port {
             // The API server turns an absent name into an empty one.
             name: Some(self.name.unwrap_or_default()),

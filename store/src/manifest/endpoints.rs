@@ -3,7 +3,9 @@
 use contiv_proto::message::endpoints as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{check::Check, conversion::Manifest, metadata::Metadata, port::Port, reference::ObjectReference};
+use super::{
+    check::Check, conversion::Manifest, metadata::Metadata, port::Port, reference::ObjectReference,
+};
 use wire::endpoint_subset::{EndpointAddress, EndpointPort};
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -59,7 +61,12 @@ impl Manifest for Endpoints {
                 labels: message.labels.clone(),
                 ..Metadata::named(&message.name, &message.namespace)
             },
-            subsets: message.endpoint_subsets.iter().cloned().map(Subset::from_message).collect(),
+            subsets: message
+                .endpoint_subsets
+                .iter()
+                .cloned()
+                .map(Subset::from_message)
+                .collect(),
         }
     }
 }
@@ -75,18 +82,39 @@ impl Subset {
         let ready = addresses("addresses", self.addresses);
         let not_ready_addresses = addresses("notReadyAddresses", self.not_ready_addresses);
         let port = |(j, port): (usize, Port)| {
-            let (name, port, protocol) = port.into_parts(format_args!("subsets[{i}].ports[{j}]"), check);
-            EndpointPort { name, port, protocol }
+            let (name, port, protocol) =
+                port.into_parts(format_args!("subsets[{i}].ports[{j}]"), check);
+            EndpointPort {
+                name,
+                port,
+                protocol,
+            }
         };
         let ports = self.ports.into_iter().enumerate().map(port).collect();
-        wire::EndpointSubset { addresses: ready, not_ready_addresses, ports }
+        wire::EndpointSubset {
+            addresses: ready,
+            not_ready_addresses,
+            ports,
+        }
     }
 
     fn from_message(message: wire::EndpointSubset) -> Self {
-        let port = |EndpointPort { name, port, protocol }| Port::new(name, port, protocol);
+        let port = |EndpointPort {
+                        name,
+                        port,
+                        protocol,
+                    }| Port::new(name, port, protocol);
         Self {
-            addresses: message.addresses.into_iter().map(Address::from_message).collect(),
-            not_ready_addresses: message.not_ready_addresses.into_iter().map(Address::from_message).collect(),
+            addresses: message
+                .addresses
+                .into_iter()
+                .map(Address::from_message)
+                .collect(),
+            not_ready_addresses: message
+                .not_ready_addresses
+                .into_iter()
+                .map(Address::from_message)
+                .collect(),
             ports: message.ports.into_iter().map(port).collect(),
         }
     }

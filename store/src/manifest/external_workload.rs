@@ -66,16 +66,34 @@ impl Manifest for ExternalWorkload {
     }
 
     fn into_message(self, check: &mut Check) -> wire::ExternalWorkload {
-        let Self { metadata, spec, status } = self;
+        let Self {
+            metadata,
+            spec,
+            status,
+        } = self;
         match &spec.mesh_tls {
-            None => check.refuse(format_args!("spec.meshTLS"), "missing; expected identity and serverName"),
+            None => check.refuse(
+                format_args!("spec.meshTLS"),
+                "missing; expected identity and serverName",
+            ),
             Some(mesh_tls) => {
-                check_identity(format_args!("spec.meshTLS.identity"), &mesh_tls.identity, check);
-                check_identity(format_args!("spec.meshTLS.serverName"), &mesh_tls.server_name, check);
+                check_identity(
+                    format_args!("spec.meshTLS.identity"),
+                    &mesh_tls.identity,
+                    check,
+                );
+                check_identity(
+                    format_args!("spec.meshTLS.serverName"),
+                    &mesh_tls.server_name,
+                    check,
+                );
             }
         }
         if spec.workload_ips.len() > MAX_ADDRESSES {
-            let reason = format!("{} addresses; {MAX_ADDRESSES} are allowed", spec.workload_ips.len());
+            let reason = format!(
+                "{} addresses; {MAX_ADDRESSES} are allowed",
+                spec.workload_ips.len()
+            );
             check.refuse(format_args!("spec.workloadIPs"), reason);
         }
         for (i, address) in spec.workload_ips.iter().enumerate() {
@@ -84,15 +102,32 @@ impl Manifest for ExternalWorkload {
         let ports = ports(spec.ports, check);
         let condition = |(i, condition): (usize, Condition)| condition.into_message(i, check);
         wire::ExternalWorkload {
-            conditions: status.conditions.into_iter().enumerate().map(condition).collect(),
+            conditions: status
+                .conditions
+                .into_iter()
+                .enumerate()
+                .map(condition)
+                .collect(),
             creation_timestamp: metadata.created(check),
             name: metadata.name,
             namespace: metadata.namespace,
-            mesh_tls: spec.mesh_tls.map(|MeshTls { identity, server_name }| {
-                wire::external_workload::MeshTls { identity, server_name }
-            }),
+            mesh_tls: spec.mesh_tls.map(
+                |MeshTls {
+                     identity,
+                     server_name,
+                 }| {
+                    wire::external_workload::MeshTls {
+                        identity,
+                        server_name,
+                    }
+                },
+            ),
             ports,
-            workload_ips: spec.workload_ips.into_iter().map(|address| address.ip).collect(),
+            workload_ips: spec
+                .workload_ips
+                .into_iter()
+                .map(|address| address.ip)
+                .collect(),
             labels: metadata.labels,
             annotations: metadata.annotations,
         }
@@ -100,10 +135,18 @@ impl Manifest for ExternalWorkload {
 
     fn from_message(message: &wire::ExternalWorkload) -> Self {
         let message = message.clone();
-        let port = |wire::external_workload::Port { name, port, protocol }| Port::new(name, port, protocol);
+        let port = |wire::external_workload::Port {
+                        name,
+                        port,
+                        protocol,
+                    }| Port::new(name, port, protocol);
         Self {
             status: Status {
-                conditions: message.conditions.into_iter().map(Condition::from_message).collect(),
+                conditions: message
+                    .conditions
+                    .into_iter()
+                    .map(Condition::from_message)
+                    .collect(),
             },
             metadata: Metadata {
                 labels: message.labels,
@@ -112,13 +155,20 @@ impl Manifest for ExternalWorkload {
             },
             spec: Spec {
                 mesh_tls: message.mesh_tls.map(
-                    |wire::external_workload::MeshTls { identity, server_name }| MeshTls {
+                    |wire::external_workload::MeshTls {
+                         identity,
+                         server_name,
+                     }| MeshTls {
                         identity,
                         server_name,
                     },
                 ),
                 ports: message.ports.into_iter().map(port).collect(),
-                workload_ips: message.workload_ips.into_iter().map(|ip| WorkloadIp { ip }).collect(),
+                workload_ips: message
+                    .workload_ips
+                    .into_iter()
+                    .map(|ip| WorkloadIp { ip })
+                    .collect(),
             },
         }
     }
@@ -134,7 +184,11 @@ fn check_identity(field: std::fmt::Arguments<'_>, text: &str, check: &mut Check)
 
 fn ports(ports: Vec<Port>, check: &mut Check) -> Vec<wire::external_workload::Port> {
     let mut names = BTreeMap::new();
-    for (i, port) in ports.iter().enumerate().filter(|(_, port)| !port.name.is_empty()) {
+    for (i, port) in ports
+        .iter()
+        .enumerate()
+        .filter(|(_, port)| !port.name.is_empty())
+    {
         let field = format_args!("spec.ports[{i}].name");
         if !is_service_name(&port.name) {
             check.refuse(
@@ -146,12 +200,19 @@ fn ports(ports: Vec<Port>, check: &mut Check) -> Vec<wire::external_workload::Po
                 ),
             );
         } else if let Some(first) = names.insert(&port.name, i) {
-            check.refuse(field, format!("{:?} is the name of spec.ports[{first}] too", port.name));
+            check.refuse(
+                field,
+                format!("{:?} is the name of spec.ports[{first}] too", port.name),
+            );
         }
     }
     let port = |(i, port): (usize, Port)| {
         let (name, port, protocol) = port.into_parts(format_args!("spec.ports[{i}]"), check);
-        wire::external_workload::Port { name, port, protocol }
+        wire::external_workload::Port {
+            name,
+            port,
+            protocol,
+        }
     };
     ports.into_iter().enumerate().map(port).collect()
 }

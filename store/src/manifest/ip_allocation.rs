@@ -17,7 +17,10 @@ pub(super) struct CustomIpAllocation {
 /// Reads a `spec` that is a stored message as JSON. After a problem the result must not be used.
 pub(super) fn spec_to_message<M: Wire>(spec: &Value, check: &mut Check) -> M {
     if !spec.is_object() {
-        check.refuse(format_args!("spec"), "missing; expected the fields of the stored message");
+        check.refuse(
+            format_args!("spec"),
+            "missing; expected the fields of the stored message",
+        );
         return M::default();
     }
     match value::decode(spec.to_string().as_bytes()) {
@@ -43,14 +46,25 @@ impl Manifest for CustomIpAllocation {
     fn into_message(self, check: &mut Check) -> wire::CustomIpAllocation {
         let mut message: wire::CustomIpAllocation = spec_to_message(&self.spec, check);
         fill_in("pod_name", &mut message.pod_name, self.metadata.name, check);
-        fill_in("pod_namespace", &mut message.pod_namespace, self.metadata.namespace, check);
+        fill_in(
+            "pod_namespace",
+            &mut message.pod_namespace,
+            self.metadata.namespace,
+            check,
+        );
         for (i, interface) in message.custom_interfaces.iter().enumerate() {
-            check.name(format_args!("spec.custom_interfaces[{i}].name"), &interface.name);
+            check.name(
+                format_args!("spec.custom_interfaces[{i}].name"),
+                &interface.name,
+            );
             let field = format_args!("spec.custom_interfaces[{i}].ip_address");
             if !interface.ip_address.is_empty() {
                 check.address_of_interface(field, &interface.ip_address);
             } else if interface.service_endpoint {
-                check.refuse(field, "missing; services reach the pod through this interface");
+                check.refuse(
+                    field,
+                    "missing; services reach the pod through this interface",
+                );
             }
         }
         message
@@ -69,7 +83,8 @@ pub(super) fn fill_in(field: &str, found: &mut String, desired: String, check: &
     if found.is_empty() {
         *found = desired;
     } else if *found != desired {
-        let reason = format!("{found:?} is not the object's own, {desired:?}; leave it out or correct it");
+        let reason =
+            format!("{found:?} is not the object's own, {desired:?}; leave it out or correct it");
         check.refuse(format_args!("spec.{field}"), reason);
     }
 }

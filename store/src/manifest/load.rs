@@ -16,8 +16,11 @@ use crate::{Problem, StoreError};
 /// # Errors
 /// When `path` itself cannot be read.
 pub fn load_path(path: &Path) -> Result<ParsedManifests, StoreError> {
-    let failed =
-        |source: io::Error| StoreError::File { action: "read", path: path.display().to_string(), source };
+    let failed = |source: io::Error| StoreError::File {
+        action: "read",
+        path: path.display().to_string(),
+        source,
+    };
     if !fs::metadata(path).map_err(failed)?.is_dir() {
         let text = fs::read_to_string(path).map_err(failed)?;
         return Ok(parse_file(&path.display().to_string(), &text));
@@ -46,5 +49,9 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> ParsedManifests {
         reason: format!("cannot be read: {error}"),
         is_warning: false,
     };
-    ParsedManifests { problems: vec![problem], is_incomplete: true, ..ParsedManifests::default() }
+    ParsedManifests {
+        problems: vec![problem],
+        is_incomplete: true,
+        ..ParsedManifests::default()
+    }
 }

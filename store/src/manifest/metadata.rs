@@ -27,22 +27,37 @@ pub(super) struct Metadata {
 
 impl Metadata {
     pub(super) fn named(name: &str, namespace: &str) -> Self {
-        Self { name: name.to_owned(), namespace: namespace.to_owned(), ..Self::default() }
+        Self {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// The same for an object with this creation time in Unix seconds; 0 if unknown.
     pub(super) fn created_at(seconds: i64, name: String, namespace: String) -> Self {
-        Self { name, namespace, creation_timestamp: timestamp(seconds), ..Self::default() }
+        Self {
+            name,
+            namespace,
+            creation_timestamp: timestamp(seconds),
+            ..Self::default()
+        }
     }
 
     /// `creationTimestamp` (RFC 3339) as seconds since 1970; 0 if absent.
     pub(super) fn created(&self, check: &mut Check) -> i64 {
-        check.time(format_args!("metadata.creationTimestamp"), self.creation_timestamp.as_deref())
+        check.time(
+            format_args!("metadata.creationTimestamp"),
+            self.creation_timestamp.as_deref(),
+        )
     }
 
     /// `deletionTimestamp` (RFC 3339) as seconds since 1970; 0 if absent.
     pub(super) fn deleted(&self, check: &mut Check) -> i64 {
-        check.time(format_args!("metadata.deletionTimestamp"), self.deletion_timestamp.as_deref())
+        check.time(
+            format_args!("metadata.deletionTimestamp"),
+            self.deletion_timestamp.as_deref(),
+        )
     }
 }
 
@@ -51,5 +66,7 @@ pub(super) fn timestamp(seconds: i64) -> Option<String> {
     if seconds == 0 {
         return None;
     }
-    Timestamp::from_second(seconds).ok().map(|time| time.to_string())
+    Timestamp::from_second(seconds)
+        .ok()
+        .map(|time| time.to_string())
 }

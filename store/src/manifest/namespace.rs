@@ -27,7 +27,16 @@ impl Manifest for Namespace {
     }
 
     fn from_message(message: &wire::Namespace) -> Self {
-        let labels = message.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect();
-        Self { metadata: Metadata { labels, ..Metadata::named(&message.name, "") } }
+        let labels = message
+            .label
+            .iter()
+            .map(|label| (label.key.clone(), label.value.clone()))
+            .collect();
+        Self {
+            metadata: Metadata {
+                labels,
+                ..Metadata::named(&message.name, "")
+            },
+        }
     }
 }

@@ -50,7 +50,11 @@ impl Manifest for Node {
     }
 
     fn into_message(self, check: &mut Check) -> wire::Node {
-        let Self { metadata, mut spec, status } = self;
+        let Self {
+            metadata,
+            mut spec,
+            status,
+        } = self;
         match spec.pod_cidrs.first() {
             None if !spec.pod_cidr.is_empty() => {
                 check.network(format_args!("spec.podCIDR"), &spec.pod_cidr);
@@ -96,7 +100,11 @@ impl Manifest for Node {
                 taints: message.taints.into_iter().map(taint).collect(),
             },
             status: Status {
-                addresses: message.addresses.into_iter().map(status::Address::from_message).collect(),
+                addresses: message
+                    .addresses
+                    .into_iter()
+                    .map(status::Address::from_message)
+                    .collect(),
                 node_info: message.node_info.map(Into::into),
             },
         }

@@ -24,7 +24,13 @@ use crate::Problem;
 /// Reads one manifest, or each of a list, into `parsed`.
 pub(super) fn read(source: &str, mut value: Value, parsed: &mut ParsedManifests) {
     drop_nulls(&mut value);
-    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |field: &str| {
+        value
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     if !value.is_object() || kind.is_empty() {
         parsed.is_incomplete = true;
@@ -37,7 +43,10 @@ pub(super) fn read(source: &str, mut value: Value, parsed: &mut ParsedManifests)
         });
         return;
     }
-    if let Some(item_kind) = kind.strip_suffix("List").filter(|_| value.get("spec").is_none()) {
+    if let Some(item_kind) = kind
+        .strip_suffix("List")
+        .filter(|_| value.get("spec").is_none())
+    {
         return read_list(source, value, &api_version, item_kind, parsed);
     }
 
@@ -45,14 +54,27 @@ pub(super) fn read(source: &str, mut value: Value, parsed: &mut ParsedManifests)
     let Some(known) = kind::lookup(&api_version, &kind) else {
         match strict::meant_kind(&api_version, &kind) {
             Some((meant, field, reason)) => {
-                let reader = Reader { source, kind: meant, title: &kind, value };
+                let reader = Reader {
+                    source,
+                    kind: meant,
+                    title: &kind,
+                    value,
+                };
                 add_failure(reader.failure(vec![(field, reason)]), parsed);
             }
-            None => parsed.skipped.push(format!("{source}: {}", kind::title_of(&kind, &namespace, &name))),
+            None => parsed.skipped.push(format!(
+                "{source}: {}",
+                kind::title_of(&kind, &namespace, &name)
+            )),
         }
         return;
     };
-    let reader = Reader { source, kind: known, title: &kind, value };
+    let reader = Reader {
+        source,
+        kind: known,
+        title: &kind,
+        value,
+    };
     parsed.warnings.extend(reader.warnings(&api_version));
     match reader.read(&api_version) {
         Ok(object) => parsed.objects.push(object),
@@ -97,7 +119,9 @@ fn read_list(
     parsed: &mut ParsedManifests,
 ) {
     let unknown = strict::unknown_fields_of_list(&list);
-    parsed.warnings.extend(warnings(source, &format!("{item_kind}List"), unknown));
+    parsed
+        .warnings
+        .extend(warnings(source, &format!("{item_kind}List"), unknown));
     let items = match list.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
         None => Vec::new(),
@@ -117,7 +141,9 @@ fn read_list(
         // As from the API server, the items of a typed list do not repeat their kind.
         if let (Value::Object(fields), false) = (&mut item, item_kind.is_empty()) {
             fields.entry("kind").or_insert_with(|| item_kind.into());
-            fields.entry("apiVersion").or_insert_with(|| api_version.into());
+            fields
+                .entry("apiVersion")
+                .or_insert_with(|| api_version.into());
         }
         read(&format!("{source} items[{position}]"), item, parsed);
         parsed.truncate_problems();
@@ -126,7 +152,12 @@ fn read_list(
 
 /// Namespace and name if available, for any kind.
 fn identity(value: &Value) -> (String, String) {
-    let field = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
+    let field = |name: &str| {
+        value["metadata"][name]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     (field("namespace"), field("name"))
 }
 
@@ -144,7 +175,9 @@ fn drop_nulls(value: &mut Value) {
 
 /// True if a value contains anything but empty maps.
 fn has_content(value: &Value) -> bool {
-    value.as_object().is_none_or(|fields| fields.values().any(has_content))
+    value
+        .as_object()
+        .is_none_or(|fields| fields.values().any(has_content))
 }
 
 /// Why an object is not usable.
@@ -200,8 +233,10 @@ impl Reader<'_> {
             Ok(manifest) => manifest,
             Err(error) => {
                 let field = error.path().to_string();
-                let reason =
-                    error.into_inner().to_string().replace("expected i64", "expected a whole number");
+                let reason = error
+                    .into_inner()
+                    .to_string()
+                    .replace("expected i64", "expected a whole number");
                 return Err(self.failure(vec![(field, reason)]));
             }
         };
@@ -214,7 +249,13 @@ impl Reader<'_> {
             Ok(key) => {
                 let has_status = self.value.get("status").is_some_and(has_content);
                 let unknown_values = self.problems(check.findings);
-                Ok(ManifestObject { source: self.source.to_owned(), key, object, has_status, unknown_values })
+                Ok(ManifestObject {
+                    source: self.source.to_owned(),
+                    key,
+                    object,
+                    has_status,
+                    unknown_values,
+                })
             }
             Err(error) => Err(self.failure(vec![("metadata.name".to_owned(), error.problem)])),
         }
@@ -250,6 +291,9 @@ impl Reader<'_> {
             Kind::VppNode => self.value["spec"]["id"].to_string(),
             _ => name,
         };
-        Failure { key: Key::new(self.kind, namespace, name).ok(), problems }
+        Failure {
+            key: Key::new(self.kind, namespace, name).ok(),
+            problems,
+        }
     }
 }

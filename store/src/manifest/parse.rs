@@ -21,7 +21,11 @@ pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> ParsedM
     let documents = document::split(text);
     let is_single = documents.len() == 1;
     for (position, document) in documents.into_iter().enumerate() {
-        let source = if is_single { name.to_owned() } else { format!("{name}:{}", position + 1) };
+        let source = if is_single {
+            name.to_owned()
+        } else {
+            format!("{name}:{}", position + 1)
+        };
         match document::parse(&document, nodes) {
             Ok(Some(value)) => object::read(&source, value, &mut parsed),
             Ok(None) => {}
@@ -50,7 +54,13 @@ pub(crate) fn parse_file_within(name: &str, text: &str, nodes: usize) -> ParsedM
             "only the first {MAX_REPORTED_PROBLEMS} problems of this file are reported; there are more"
         );
         let source = name.to_owned();
-        parsed.problems.push(Problem { source, object: None, field: None, reason, is_warning: false });
+        parsed.problems.push(Problem {
+            source,
+            object: None,
+            field: None,
+            reason,
+            is_warning: false,
+        });
     }
     parsed
 }

@@ -53,7 +53,10 @@ impl ParsedManifests {
 
     /// Turns objects with unknown values into problems: for use in place of an API server.
     pub fn refuse_unknown_values(&mut self) {
-        for object in self.objects.extract_if(.., |object| !object.unknown_values.is_empty()) {
+        for object in self
+            .objects
+            .extract_if(.., |object| !object.unknown_values.is_empty())
+        {
             self.broken.insert(object.key);
             self.problems.extend(object.unknown_values);
         }

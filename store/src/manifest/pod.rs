@@ -53,14 +53,23 @@ impl Manifest for Pod {
     }
 
     fn into_message(self, check: &mut Check) -> wire::Pod {
-        let Self { metadata, spec, status } = self;
+        let Self {
+            metadata,
+            spec,
+            status,
+        } = self;
         annotation::check_pod(&metadata.annotations, check);
         if !status.host_ip.is_empty() {
             check.address(format_args!("status.hostIP"), &status.host_ip);
         }
         let ip_addresses = addresses(&status.pod_ip, status.pod_ips, check);
         let container = |(i, container): (usize, Container)| container.into_message(i, check);
-        let container = spec.containers.into_iter().enumerate().map(container).collect();
+        let container = spec
+            .containers
+            .into_iter()
+            .enumerate()
+            .map(container)
+            .collect();
         wire::Pod {
             name: metadata.name,
             namespace: metadata.namespace,
@@ -93,13 +102,21 @@ impl Manifest for Pod {
             spec: Spec {
                 node_name: message.node_name,
                 host_network: message.host_network,
-                containers: message.container.into_iter().map(Container::from_message).collect(),
+                containers: message
+                    .container
+                    .into_iter()
+                    .map(Container::from_message)
+                    .collect(),
             },
             status: Status {
                 phase: message.phase,
                 host_ip: message.host_ip_address,
                 pod_ip: message.ip_address,
-                pod_ips: message.ip_addresses.into_iter().map(|ip| PodIp { ip }).collect(),
+                pod_ips: message
+                    .ip_addresses
+                    .into_iter()
+                    .map(|ip| PodIp { ip })
+                    .collect(),
             },
         }
     }

@@ -58,7 +58,8 @@ fn decode_leniently(source: &str, kind: Kind, json: &str) -> Result<Object, Vec<
         reason,
         is_warning: false,
     };
-    let mut value: Value = serde_json::from_str(json).map_err(|error| vec![problem(error.to_string())])?;
+    let mut value: Value =
+        serde_json::from_str(json).map_err(|error| vec![problem(error.to_string())])?;
     if let Some(fields) = value.as_object_mut() {
         // The items of a list do not repeat their kind.
         let (api_version, kind) = kind::manifest_of(kind);
@@ -81,7 +82,11 @@ mod tests {
         "labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4","endpoints":ENDPOINTS,"ports":[]}"#;
 
     fn slice(endpoints: &str) -> Result<Object, Vec<Problem>> {
-        parse_object("here", Kind::EndpointSlice, &SLICE.replace("ENDPOINTS", endpoints))
+        parse_object(
+            "here",
+            Kind::EndpointSlice,
+            &SLICE.replace("ENDPOINTS", endpoints),
+        )
     }
 
     #[test]
@@ -94,7 +99,10 @@ mod tests {
         let problems = slice(r#"[{"addresses":["10.0.0.999"]}]"#).unwrap_err();
         assert_eq!(problems.len(), 1);
         let text = problems[0].to_string();
-        assert!(text.starts_with("here: EndpointSlice default/web-1: endpoints[0].addresses[0]"), "{text}");
+        assert!(
+            text.starts_with("here: EndpointSlice default/web-1: endpoints[0].addresses[0]"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -22,14 +22,42 @@ pub(super) struct ObjectReference {
 
 impl From<ObjectReference> for wire::ObjectReference {
     fn from(reference: ObjectReference) -> Self {
-        let ObjectReference { kind, namespace, name, uid, api_version, resource_version } = reference;
-        Self { kind, namespace, name, uid, api_version, resource_version }
+        let ObjectReference {
+            kind,
+            namespace,
+            name,
+            uid,
+            api_version,
+            resource_version,
+        } = reference;
+        Self {
+            kind,
+            namespace,
+            name,
+            uid,
+            api_version,
+            resource_version,
+        }
     }
 }
 
 impl From<wire::ObjectReference> for ObjectReference {
     fn from(reference: wire::ObjectReference) -> Self {
-        let wire::ObjectReference { kind, namespace, name, uid, api_version, resource_version } = reference;
-        Self { kind, namespace, name, uid, api_version, resource_version }
+        let wire::ObjectReference {
+            kind,
+            namespace,
+            name,
+            uid,
+            api_version,
+            resource_version,
+        } = reference;
+        Self {
+            kind,
+            namespace,
+            name,
+            uid,
+            api_version,
+            resource_version,
+        }
     }
 }

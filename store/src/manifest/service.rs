@@ -29,8 +29,13 @@ const AFFINITY_TIMEOUT: i64 = 10_800;
 /// Warnings of fields that are not stored, and do not belong to a service like this one.
 pub(super) fn fields_without_effect(manifest: &Value) -> Vec<(String, String)> {
     let spec = &manifest["spec"];
-    let word =
-        |field: &str, default| spec[field].as_str().filter(|it| !it.is_empty()).unwrap_or(default).to_owned();
+    let word = |field: &str, default| {
+        spec[field]
+            .as_str()
+            .filter(|it| !it.is_empty())
+            .unwrap_or(default)
+            .to_owned()
+    };
     let (service_type, affinity) = (word("type", "ClusterIP"), word("sessionAffinity", "None"));
     let mut findings = Vec::new();
     if service_type != "LoadBalancer" && !spec["allocateLoadBalancerNodePorts"].is_null() {
@@ -40,8 +45,9 @@ pub(super) fn fields_without_effect(manifest: &Value) -> Vec<(String, String)> {
         findings.push(("spec.allocateLoadBalancerNodePorts".to_owned(), reason));
     }
     if affinity != "ClientIP" && !spec["sessionAffinityConfig"].is_null() {
-        let reason =
-            format!("it has no effect: it is for sessionAffinity ClientIP, and that is {affinity} here");
+        let reason = format!(
+            "it has no effect: it is for sessionAffinity ClientIP, and that is {affinity} here"
+        );
         findings.push(("spec.sessionAffinityConfig".to_owned(), reason));
     }
     findings
@@ -55,14 +61,25 @@ impl Manifest for Service {
     }
 
     fn into_message(self, check: &mut Check) -> wire::Service {
-        let Self { metadata, mut spec, status } = self;
+        let Self {
+            metadata,
+            mut spec,
+            status,
+        } = self;
         spec.fill_in();
         spec.check(check);
         annotation::check_service(&metadata.annotations, check);
-        let port = spec.ports.into_iter().enumerate().map(|(i, port)| port.into_message(i, check)).collect();
+        let port = spec
+            .ports
+            .into_iter()
+            .enumerate()
+            .map(|(i, port)| port.into_message(i, check))
+            .collect();
         let session_affinity_timeout = match spec.session_affinity.as_str() {
             "ClientIP" => {
-                let given = spec.session_affinity_config.and_then(|config| config.client_ip.timeout_seconds);
+                let given = spec
+                    .session_affinity_config
+                    .and_then(|config| config.client_ip.timeout_seconds);
                 let field = format_args!("spec.sessionAffinityConfig.clientIP.timeoutSeconds");
                 let seconds = check.number(field, given.unwrap_or(AFFINITY_TIMEOUT), 1, 86_400);
                 seconds.unsigned_abs()
@@ -120,7 +137,9 @@ impl Manifest for Service {
                 selector: message.selector,
                 session_affinity: message.session_affinity,
                 session_affinity_config: (timeout != 0).then_some(SessionAffinityConfig {
-                    client_ip: ClientIp { timeout_seconds: Some(timeout) },
+                    client_ip: ClientIp {
+                        timeout_seconds: Some(timeout),
+                    },
                 }),
                 external_traffic_policy: message.external_traffic_policy,
                 internal_traffic_policy: message.internal_traffic_policy,

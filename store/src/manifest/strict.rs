@@ -32,7 +32,10 @@ impl Fields {
     }
 
     fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.plain.iter().copied().chain(self.nested.iter().map(|(name, _)| *name))
+        self.plain
+            .iter()
+            .copied()
+            .chain(self.nested.iter().map(|(name, _)| *name))
     }
 }
 
@@ -57,12 +60,23 @@ static METADATA: Fields = Fields::plain(&[
     "uid",
 ]);
 
-static REFERENCE: Fields =
-    Fields::plain(&["apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid"]);
+static REFERENCE: Fields = Fields::plain(&[
+    "apiVersion",
+    "fieldPath",
+    "kind",
+    "name",
+    "namespace",
+    "resourceVersion",
+    "uid",
+]);
 
 static SERVICE: Fields = Fields {
     plain: &[],
-    nested: &[("metadata", One(&METADATA)), ("spec", One(&SERVICE_SPEC)), ("status", One(&SERVICE_STATUS))],
+    nested: &[
+        ("metadata", One(&METADATA)),
+        ("spec", One(&SERVICE_SPEC)),
+        ("status", One(&SERVICE_STATUS)),
+    ],
 };
 static SERVICE_SPEC: Fields = Fields {
     plain: &[
@@ -85,15 +99,32 @@ static SERVICE_SPEC: Fields = Fields {
         "trafficDistribution",
         "type",
     ],
-    nested: &[("ports", Each(&SERVICE_PORT)), ("sessionAffinityConfig", One(&AFFINITY))],
+    nested: &[
+        ("ports", Each(&SERVICE_PORT)),
+        ("sessionAffinityConfig", One(&AFFINITY)),
+    ],
 };
-static SERVICE_PORT: Fields =
-    Fields::plain(&["appProtocol", "name", "nodePort", "port", "protocol", "targetPort"]);
-static AFFINITY: Fields =
-    Fields { plain: &[], nested: &[("clientIP", One(&Fields::plain(&["timeoutSeconds"])))] };
+static SERVICE_PORT: Fields = Fields::plain(&[
+    "appProtocol",
+    "name",
+    "nodePort",
+    "port",
+    "protocol",
+    "targetPort",
+]);
+static AFFINITY: Fields = Fields {
+    plain: &[],
+    nested: &[("clientIP", One(&Fields::plain(&["timeoutSeconds"])))],
+};
 static SERVICE_STATUS: Fields = Fields {
     plain: &["conditions"],
-    nested: &[("loadBalancer", One(&Fields { plain: &[], nested: &[("ingress", Each(&INGRESS))] }))],
+    nested: &[(
+        "loadBalancer",
+        One(&Fields {
+            plain: &[],
+            nested: &[("ingress", Each(&INGRESS))],
+        }),
+    )],
 };
 static INGRESS: Fields = Fields::plain(&["hostname", "ip", "ipMode", "ports"]);
 
@@ -107,20 +138,34 @@ static SLICE: Fields = Fields {
 };
 const ENDPOINT_PORT: [&str; 4] = ["appProtocol", "name", "port", "protocol"];
 static ENDPOINT: Fields = Fields {
-    plain: &["addresses", "deprecatedTopology", "hostname", "nodeName", "zone"],
+    plain: &[
+        "addresses",
+        "deprecatedTopology",
+        "hostname",
+        "nodeName",
+        "zone",
+    ],
     nested: &[
-        ("conditions", One(&Fields::plain(&["ready", "serving", "terminating"]))),
+        (
+            "conditions",
+            One(&Fields::plain(&["ready", "serving", "terminating"])),
+        ),
         ("hints", One(&HINTS)),
         ("targetRef", One(&REFERENCE)),
     ],
 };
 static HINTS: Fields = Fields {
     plain: &[],
-    nested: &[("forNodes", Each(&Fields::plain(&["name"]))), ("forZones", Each(&Fields::plain(&["name"])))],
+    nested: &[
+        ("forNodes", Each(&Fields::plain(&["name"]))),
+        ("forZones", Each(&Fields::plain(&["name"]))),
+    ],
 };
 
-static ENDPOINTS: Fields =
-    Fields { plain: &[], nested: &[("metadata", One(&METADATA)), ("subsets", Each(&SUBSET))] };
+static ENDPOINTS: Fields = Fields {
+    plain: &[],
+    nested: &[("metadata", One(&METADATA)), ("subsets", Each(&SUBSET))],
+};
 static SUBSET: Fields = Fields {
     plain: &[],
     nested: &[
@@ -129,12 +174,18 @@ static SUBSET: Fields = Fields {
         ("ports", Each(&Fields::plain(&ENDPOINT_PORT))),
     ],
 };
-static ENDPOINT_ADDRESS: Fields =
-    Fields { plain: &["hostname", "ip", "nodeName"], nested: &[("targetRef", One(&REFERENCE))] };
+static ENDPOINT_ADDRESS: Fields = Fields {
+    plain: &["hostname", "ip", "nodeName"],
+    nested: &[("targetRef", One(&REFERENCE))],
+};
 
 static NODE: Fields = Fields {
     plain: &[],
-    nested: &[("metadata", One(&METADATA)), ("spec", One(&NODE_SPEC)), ("status", One(&NODE_STATUS))],
+    nested: &[
+        ("metadata", One(&METADATA)),
+        ("spec", One(&NODE_SPEC)),
+        ("status", One(&NODE_STATUS)),
+    ],
 };
 static NODE_SPEC: Fields = Fields::plain(&[
     "configSource",
@@ -165,11 +216,17 @@ static NODE_STATUS: Fields = Fields {
 };
 
 /// Kinds that people do not write themselves.
-static OTHER: Fields = Fields { plain: &["spec", "status"], nested: &[("metadata", One(&METADATA))] };
+static OTHER: Fields = Fields {
+    plain: &["spec", "status"],
+    nested: &[("metadata", One(&METADATA))],
+};
 
 static EXTERNAL_WORKLOAD: Fields = Fields {
     plain: &["status"],
-    nested: &[("metadata", One(&METADATA)), ("spec", One(&EXTERNAL_WORKLOAD_SPEC))],
+    nested: &[
+        ("metadata", One(&METADATA)),
+        ("spec", One(&EXTERNAL_WORKLOAD_SPEC)),
+    ],
 };
 static EXTERNAL_WORKLOAD_SPEC: Fields = Fields {
     plain: &[],
@@ -240,7 +297,8 @@ fn collect_unknown(
             }
             // A wrong type is reported by the deserializer.
             (Some(_), _) => {}
-            (None, _) if fields.plain.contains(&name.as_str()) || also.contains(&name.as_str()) => {}
+            (None, _) if fields.plain.contains(&name.as_str()) || also.contains(&name.as_str()) => {
+            }
             (None, _) => {
                 let mut reason = "there is no such field, and it has no effect".to_owned();
                 if let Some(near) = nearest(name, fields.names().chain(also.iter().copied())) {
@@ -261,15 +319,25 @@ pub(super) fn meant_kind(api_version: &str, kind: &str) -> Option<(Kind, String,
         // Any group may have a kind with this name: Knative has a Service.
         return None;
     }
-    if let Some(known) = Kind::ALL.into_iter().find(|known| kind::manifest_of(*known).1 == kind) {
+    if let Some(known) = Kind::ALL
+        .into_iter()
+        .find(|known| kind::manifest_of(*known).1 == kind)
+    {
         let (right, _) = kind::manifest_of(known);
         let reason = format!("{api_version:?} has no kind {kind}; use {right}");
         return Some((known, "apiVersion".to_owned(), reason));
     }
-    let names = Kind::ALL.into_iter().filter(of_group).map(|known| kind::manifest_of(known).1);
+    let names = Kind::ALL
+        .into_iter()
+        .filter(of_group)
+        .map(|known| kind::manifest_of(known).1);
     let near = nearest(kind, names)?;
     let known = kind::lookup(api_version, near)?;
-    Some((known, "kind".to_owned(), format!("{api_version:?} has no kind {kind:?}; did you mean {near}?")))
+    Some((
+        known,
+        "kind".to_owned(),
+        format!("{api_version:?} has no kind {kind:?}; did you mean {near}?"),
+    ))
 }
 
 /// The candidate that a name probably means: a third of its letters may differ, or their case.
@@ -294,7 +362,11 @@ mod tests {
     }
 
     fn warnings(text: &str) -> Vec<String> {
-        parse(text).warnings.iter().map(ToString::to_string).collect()
+        parse(text)
+            .warnings
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -336,12 +408,18 @@ mod tests {
                 "{apiVersion: v1, kind: Node, metadata: {name: w}, spec: {podCidr: 10.0.0.0/24}}",
                 "spec.podCidr",
             ),
-            ("{apiVersion: v1, kind: Pod, metadata: {name: w}, stauts: {}}", "stauts"),
+            (
+                "{apiVersion: v1, kind: Pod, metadata: {name: w}, stauts: {}}",
+                "stauts",
+            ),
             ("{apiVersion: v1, kind: List, itmes: []}", "itmes"),
         ] {
             let warnings = parse(text).warnings;
             assert_eq!(
-                warnings.iter().map(|it| it.field.as_deref().unwrap()).collect::<Vec<_>>(),
+                warnings
+                    .iter()
+                    .map(|it| it.field.as_deref().unwrap())
+                    .collect::<Vec<_>>(),
                 [field],
                 "{text}"
             );
@@ -371,7 +449,9 @@ status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, ports: [{port: 80
     #[test]
     fn field_that_does_not_belong_to_its_service_is_warning() {
         let of = |spec: &str| {
-            warnings(&format!("{{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{{spec}}}}}"))
+            warnings(&format!(
+                "{{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{{spec}}}}}"
+            ))
         };
         let affinity = "sessionAffinityConfig: {clientIP: {timeoutSeconds: 5}}";
         assert_eq!(
@@ -388,28 +468,56 @@ status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, ports: [{port: 80
               ClientIP, and that is None here"
             ]
         );
-        assert_eq!(of("type: LoadBalancer, allocateLoadBalancerNodePorts: false"), [""; 0]);
-        assert_eq!(of(&format!("sessionAffinity: ClientIP, {affinity}")), [""; 0]);
+        assert_eq!(
+            of("type: LoadBalancer, allocateLoadBalancerNodePorts: false"),
+            [""; 0]
+        );
+        assert_eq!(
+            of(&format!("sessionAffinity: ClientIP, {affinity}")),
+            [""; 0]
+        );
     }
 
     #[test]
     fn unknown_kind_is_problem_with_suggestion() {
         let of = |version: &str, kind: &str| {
-            parse(&format!("{{apiVersion: {version}, kind: {kind}, metadata: {{name: web}}}}"))
+            parse(&format!(
+                "{{apiVersion: {version}, kind: {kind}, metadata: {{name: web}}}}"
+            ))
         };
         for (version, kind, reason) in [
-            ("v1", "Servce", "\"v1\" has no kind \"Servce\"; did you mean Service?"),
+            (
+                "v1",
+                "Servce",
+                "\"v1\" has no kind \"Servce\"; did you mean Service?",
+            ),
             ("v1", "service", "did you mean Service?"),
             ("v1", "Endpoint", "did you mean Endpoints?"),
-            ("discovery.k8s.io/v1", "EndpointSlices", "did you mean EndpointSlice?"),
-            ("v1", "EndpointSlice", "\"v1\" has no kind EndpointSlice; use discovery.k8s.io/v1"),
+            (
+                "discovery.k8s.io/v1",
+                "EndpointSlices",
+                "did you mean EndpointSlice?",
+            ),
+            (
+                "v1",
+                "EndpointSlice",
+                "\"v1\" has no kind EndpointSlice; use discovery.k8s.io/v1",
+            ),
         ] {
             let parsed = of(version, kind);
-            let [problem] = parsed.problems.as_slice() else { panic!("{kind}: {parsed:?}") };
+            let [problem] = parsed.problems.as_slice() else {
+                panic!("{kind}: {parsed:?}")
+            };
             assert!(problem.to_string().contains(reason), "{problem}");
-            assert_eq!(problem.object.as_deref(), Some(&*format!("{kind} default/web")));
+            assert_eq!(
+                problem.object.as_deref(),
+                Some(&*format!("{kind} default/web"))
+            );
             // Its previous state stays.
-            assert_eq!(parsed.broken.iter().map(Key::name).collect::<Vec<_>>(), ["web"]);
+            assert_eq!(
+                parsed.broken.iter().map(Key::name).collect::<Vec<_>>(),
+                ["web"]
+            );
             assert!(!parsed.is_incomplete && parsed.skipped.is_empty());
         }
         for (version, kind) in [
@@ -421,7 +529,11 @@ status: {loadBalancer: {ingress: [{ip: 192.0.2.1, ipMode: VIP, ports: [{port: 80
             ("example.com/v1", "Servce"),
         ] {
             let parsed = of(version, kind);
-            assert_eq!((parsed.problems.len(), parsed.skipped.len()), (0, 1), "{version} {kind}");
+            assert_eq!(
+                (parsed.problems.len(), parsed.skipped.len()),
+                (0, 1),
+                "{version} {kind}"
+            );
         }
     }
 }

@@ -29,7 +29,10 @@ impl Manifest for VppNode {
     fn into_message(self, check: &mut Check) -> wire::VppNode {
         let mut message: wire::VppNode = spec_to_message(&self.spec, check);
         if message.id == 0 && check.findings.is_empty() {
-            check.refuse(format_args!("spec.id"), "missing; expected a number above zero");
+            check.refuse(
+                format_args!("spec.id"),
+                "missing; expected a number above zero",
+            );
         }
         fill_in("name", &mut message.name, self.metadata.name, check);
         for (i, address) in message.ip_addresses.iter().enumerate() {
@@ -43,7 +46,14 @@ impl Manifest for VppNode {
 
     fn from_message(message: &wire::VppNode) -> Self {
         // Contiv may have stored a node before its name was known.
-        let name = if message.name.is_empty() { message.id.to_string() } else { message.name.clone() };
-        Self { metadata: Metadata::named(&name, ""), spec: serde_json::to_value(message).unwrap_or_default() }
+        let name = if message.name.is_empty() {
+            message.id.to_string()
+        } else {
+            message.name.clone()
+        };
+        Self {
+            metadata: Metadata::named(&name, ""),
+            spec: serde_json::to_value(message).unwrap_or_default(),
+        }
     }
 }

@@ -52,7 +52,10 @@ impl Links {
         }
         let (root, target) = (fs::canonicalize(root)?, fs::canonicalize(path)?);
         if let Ok(inside) = target.strip_prefix(&root) {
-            return Ok(Target::Inside { path: inside.to_owned(), root });
+            return Ok(Target::Inside {
+                path: inside.to_owned(),
+                root,
+            });
         }
         let reason = format!(
             "it leads out of the folder, to {}; put it into the folder, or allow that with ?links=anywhere in the store's URL",
@@ -86,12 +89,20 @@ impl Target {
     fn open(&self) -> io::Result<File> {
         let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         match self {
-            Self::Anywhere(path) => OpenOptions::new().read(true).custom_flags(flags.bits()).open(path),
+            Self::Anywhere(path) => OpenOptions::new()
+                .read(true)
+                .custom_flags(flags.bits())
+                .open(path),
             Self::Inside { root, path } => {
                 // One folder after the other, and not by openat2: the units' RestrictSUIDSGID= forbids that, since seccomp does
                 // not see its flags.
                 let open = |folder, name: &OsStr, flags| {
-                    openat(folder, name, flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())
+                    openat(
+                        folder,
+                        name,
+                        flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC,
+                        Mode::empty(),
+                    )
                 };
                 let mut folder = OwnedFd::from(File::open(root)?);
                 for name in path.parent().unwrap_or(path) {
@@ -112,7 +123,8 @@ pub(crate) fn is_manifest(path: &Path) -> bool {
 /// True if a name begins with a dot: files of editors and version control, and the folders behind the links of a mounted
 /// `ConfigMap`.
 pub(crate) fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
+    path.file_name()
+        .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 /// The result of a walk.
@@ -136,7 +148,13 @@ pub(crate) fn walk(
     links: Links,
     enter: impl FnMut(&Path) -> io::Result<()>,
 ) -> io::Result<Walk> {
-    let mut walker = Walker { root, links, enter, entered: BTreeSet::new(), found: Walk::default() };
+    let mut walker = Walker {
+        root,
+        links,
+        enter,
+        entered: BTreeSet::new(),
+        found: Walk::default(),
+    };
     walker.read_folder(root, 0)?;
     Ok(walker.found)
 }
@@ -223,16 +241,23 @@ pub(crate) fn read_text(path: &Path, root: &Path, links: Links, budget: u64) -> 
 
 fn check_file(metadata: &fs::Metadata, budget: u64) -> io::Result<()> {
     if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
     }
     check_size(metadata.len(), budget)
 }
 
 fn check_size(size: u64, budget: u64) -> io::Result<()> {
     let reason = if size > SIZE_LIMIT {
-        format!("the file is too large; at most {} MiB are read: split it", SIZE_LIMIT >> 20)
+        format!(
+            "the file is too large; at most {} MiB are read: split it",
+            SIZE_LIMIT >> 20
+        )
     } else if size > budget {
-        "all manifests of the folder together are too large; remove files that are not needed".to_owned()
+        "all manifests of the folder together are too large; remove files that are not needed"
+            .to_owned()
     } else {
         return Ok(());
     };
@@ -262,7 +287,10 @@ mod tests {
             for name in ["relative.yaml", "absolute.yaml", "..data/web.yaml"] {
                 assert_eq!(read(name, Links::Inside).unwrap(), "inside", "{name}");
             }
-            assert_eq!(read("out.yaml", Links::Inside).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(
+                read("out.yaml", Links::Inside).unwrap_err().kind(),
+                io::ErrorKind::PermissionDenied
+            );
             assert_eq!(read("out.yaml", Links::Anywhere).unwrap(), "outside");
         }
     }
@@ -273,7 +301,11 @@ mod tests {
         let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
         for folder in [&root.join("inside"), &outside] {
             fs::create_dir_all(folder).unwrap();
-            fs::write(folder.join("file"), folder.file_name().unwrap().as_encoded_bytes()).unwrap();
+            fs::write(
+                folder.join("file"),
+                folder.file_name().unwrap().as_encoded_bytes(),
+            )
+            .unwrap();
         }
         let link = root.join("web.yaml");
         symlink("inside/file", &link).unwrap();
@@ -301,7 +333,11 @@ mod tests {
             let path = root.join(path);
             exchange(&path, outwards);
             assert_eq!(fs::read_to_string(&link).unwrap(), "outside");
-            assert_eq!(target.open().unwrap_err().raw_os_error(), Some(refusal), "{outwards}");
+            assert_eq!(
+                target.open().unwrap_err().raw_os_error(),
+                Some(refusal),
+                "{outwards}"
+            );
             put_back(&path);
         }
     }

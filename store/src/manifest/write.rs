@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::{
     conversion::Manifest, endpoint_slice::EndpointSlice, endpoints::Endpoints,
-    external_workload::ExternalWorkload, ip_allocation::CustomIpAllocation, kind, namespace::Namespace,
-    node::Node, pod::Pod, service::Service, vpp_node::VppNode,
+    external_workload::ExternalWorkload, ip_allocation::CustomIpAllocation, kind,
+    namespace::Namespace, node::Node, pod::Pod, service::Service, vpp_node::VppNode,
 };
 
 /// The manifest of a stored object, as [`super::parse_file`] reads it.

@@ -19,9 +19,11 @@ pub(super) const FORMAT: u64 = 1;
 pub(super) const CACHE_BYTES: usize = 1 << 20;
 
 /// Key -> create revision, modification revision, value.
-pub(super) const ENTRIES: TableDefinition<'_, &str, (i64, i64, &[u8])> = TableDefinition::new("entries");
+pub(super) const ENTRIES: TableDefinition<'_, &str, (i64, i64, &[u8])> =
+    TableDefinition::new("entries");
 /// One row: format, revision, number of entries, checksum over them.
-pub(super) const STATE: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableDefinition::new("state");
+pub(super) const STATE: TableDefinition<'_, &str, (u64, i64, u64, u64)> =
+    TableDefinition::new("state");
 /// One row: the number of the last log record that is contained, and the state without its format. A version without a log
 /// changes the state only.
 pub(super) const LOG: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableDefinition::new("log");
@@ -89,7 +91,9 @@ fn unusable(error: redb::Error) -> LoadError {
         redb::Error::Io(error)
             if !matches!(
                 error.kind(),
-                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof
+                io::ErrorKind::InvalidData
+                    | io::ErrorKind::InvalidInput
+                    | io::ErrorKind::UnexpectedEof
             ) =>
         {
             LoadError::System(error)
@@ -105,15 +109,26 @@ fn check(database: &Database, source: &str) -> Result<(), LoadError> {
     let content = |error: redb::Error| LoadError::Content(error.to_string());
     if let Some((format, _, count, total)) = state(database).map_err(content)? {
         if format != FORMAT {
-            return Err(LoadError::Content(format!("its format is {format}, and this is {FORMAT}")));
+            return Err(LoadError::Content(format!(
+                "its format is {format}, and this is {FORMAT}"
+            )));
         }
-        let (expected, found) = (EntriesChecksum { count, total }, checksum_of(database).map_err(content)?);
+        let (expected, found) = (
+            EntriesChecksum { count, total },
+            checksum_of(database).map_err(content)?,
+        );
         if expected != found {
-            return Err(LoadError::Content(format!("its content does not add up: {found}, not {expected}")));
+            return Err(LoadError::Content(format!(
+                "its content does not add up: {found}, not {expected}"
+            )));
         }
     }
     let is_of_source = claim(database, source).map_err(unusable)?;
-    if is_of_source { Ok(()) } else { Err(LoadError::Content(format!("it is not of {source}"))) }
+    if is_of_source {
+        Ok(())
+    } else {
+        Err(LoadError::Content(format!("it is not of {source}")))
+    }
 }
 
 /// True if this is a mirror of the source; a new one becomes it. A changed URL of the same store still matches.
@@ -122,7 +137,9 @@ fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
     let is_of_source = {
         let mut table = transaction.open_table(SOURCE)?;
         let found = table.get(ROW_KEY)?.map(|row| row.value().to_owned());
-        let is_of_source = found.as_deref().is_none_or(|found| names_the_same_store(found, source));
+        let is_of_source = found
+            .as_deref()
+            .is_none_or(|found| names_the_same_store(found, source));
         if is_of_source && found.as_deref() != Some(source) {
             table.insert(ROW_KEY, source)?;
         }
@@ -136,7 +153,9 @@ fn claim(database: &Database, source: &str) -> Result<bool, redb::Error> {
 pub(super) fn is_of(database: &Database, source: &str) -> Result<bool, redb::Error> {
     match database.begin_read()?.open_table(SOURCE) {
         Err(TableError::TableDoesNotExist(_)) => Ok(false),
-        other => Ok(other?.get(ROW_KEY)?.is_some_and(|row| names_the_same_store(row.value(), source))),
+        other => Ok(other?
+            .get(ROW_KEY)?
+            .is_some_and(|row| names_the_same_store(row.value(), source))),
     }
 }
 
@@ -150,7 +169,9 @@ pub(super) fn state(database: &Database) -> Result<Option<(u64, i64, u64, u64)>,
 
 /// The number of the last log record that is contained; none if a version without a log has written since.
 pub(super) fn last_record(database: &Database) -> Result<Option<u64>, redb::Error> {
-    let Some((_, revision, count, total)) = state(database)? else { return Ok(Some(0)) };
+    let Some((_, revision, count, total)) = state(database)? else {
+        return Ok(Some(0));
+    };
     let row = match database.begin_read()?.open_table(LOG) {
         Err(TableError::TableDoesNotExist(_)) => None,
         other => other?.get(ROW_KEY)?.map(|row| row.value()),
@@ -161,14 +182,21 @@ pub(super) fn last_record(database: &Database) -> Result<Option<u64>, redb::Erro
 
 /// The revision, and all entries by their keys; none if nothing was ever saved.
 pub(super) fn read(database: &Database) -> Result<Option<(i64, Vec<Entry>)>, redb::Error> {
-    let Some((_, revision, ..)) = state(database)? else { return Ok(None) };
+    let Some((_, revision, ..)) = state(database)? else {
+        return Ok(None);
+    };
     let transaction = database.begin_read()?;
     let mut entries = Vec::new();
     for row in transaction.open_table(ENTRIES)?.iter()? {
         let (key, value) = row?;
         let (create_revision, mod_revision, value) = value.value();
         let value = Bytes::copy_from_slice(value);
-        entries.push(Entry { key: key.value().to_owned(), value, create_revision, mod_revision });
+        entries.push(Entry {
+            key: key.value().to_owned(),
+            value,
+            create_revision,
+            mod_revision,
+        });
     }
     Ok(Some((revision, entries)))
 }

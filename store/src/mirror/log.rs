@@ -64,8 +64,9 @@ impl Log {
     pub fn begin(folder: &Path, source: &str, saved: Option<u64>) -> Self {
         let last = match saved {
             Some(_) => {
-                let last =
-                    unsaved::read(folder, source, saved, u64::MAX).last().map(|unsaved| unsaved.number());
+                let last = unsaved::read(folder, source, saved, u64::MAX)
+                    .last()
+                    .map(|unsaved| unsaved.number());
                 let last = last.or(saved).unwrap_or_default();
                 // Segments after a gap are never replayed, and neither would be new ones after them.
                 remove_if(folder, |first| first > last);
@@ -74,7 +75,14 @@ impl Log {
             None => unused_number(folder),
         };
         let (folder, source) = (folder.to_owned(), source.to_owned());
-        Self { folder, source, next: last + 1, current: None, closed: VecDeque::new(), buffer: Vec::new() }
+        Self {
+            folder,
+            source,
+            next: last + 1,
+            current: None,
+            closed: VecDeque::new(),
+            buffer: Vec::new(),
+        }
     }
 
     /// The number of the next record.
@@ -94,11 +102,20 @@ impl Log {
     }
 
     fn try_append(&mut self, number: u64, batch: &Batch) -> io::Result<()> {
-        if self.current.as_ref().is_some_and(|(_, segment)| segment.bytes >= SEGMENT_BYTES) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|(_, segment)| segment.bytes >= SEGMENT_BYTES)
+        {
             self.close();
         }
         if self.current.is_none() {
-            let waiting: u64 = self.closed.iter().filter(|segment| !segment.is_list).map(|s| s.bytes).sum();
+            let waiting: u64 = self
+                .closed
+                .iter()
+                .filter(|segment| !segment.is_list)
+                .map(|s| s.bytes)
+                .sum();
             if waiting >= MAX_CHANGES_BYTES {
                 return Err(mirror_lags());
             }
@@ -106,7 +123,9 @@ impl Log {
         }
         self.buffer.clear();
         record::put_changes(&mut self.buffer, number, batch);
-        let Some((file, segment)) = &mut self.current else { return Ok(()) };
+        let Some((file, segment)) = &mut self.current else {
+            return Ok(());
+        };
         file.write_all(&self.buffer)?;
         self.buffer.shrink_to(PIECE_BYTES);
         segment.last = number;
@@ -147,7 +166,9 @@ impl Log {
         let (file, segment) = self.create(number)?;
         self.buffer.clear();
         record::put_list(&mut self.buffer, number, revision, keep);
-        let written = self.write_entries(file, entries).and_then(|()| List::open(&segment.path));
+        let written = self
+            .write_entries(file, entries)
+            .and_then(|()| List::open(&segment.path));
         match written {
             Ok(list) => {
                 self.closed.push_back(Segment {
@@ -167,7 +188,11 @@ impl Log {
         }
     }
 
-    fn write_entries(&mut self, mut file: File, entries: impl IntoIterator<Item = Entry>) -> io::Result<()> {
+    fn write_entries(
+        &mut self,
+        mut file: File,
+        entries: impl IntoIterator<Item = Entry>,
+    ) -> io::Result<()> {
         for entry in entries {
             record::put_entry(&mut self.buffer, &entry);
             if self.buffer.len() >= PIECE_BYTES {
@@ -187,9 +212,19 @@ impl Log {
     /// Removes the segments before the last list that replaces them. The newest list does not count: a power failure may
     /// truncate it.
     fn forget_old_lists(&mut self) {
-        let newest = self.closed.iter().rposition(|segment| segment.is_list).unwrap_or_default();
-        if let Some(base) = self.closed.range(..newest).rposition(|segment| segment.replaces_all) {
-            self.closed.drain(..base).for_each(|segment| remove(&segment.path));
+        let newest = self
+            .closed
+            .iter()
+            .rposition(|segment| segment.is_list)
+            .unwrap_or_default();
+        if let Some(base) = self
+            .closed
+            .range(..newest)
+            .rposition(|segment| segment.replaces_all)
+        {
+            self.closed
+                .drain(..base)
+                .for_each(|segment| remove(&segment.path));
         }
     }
 
@@ -199,7 +234,9 @@ impl Log {
     }
 
     fn close(&mut self) {
-        let Some((_, segment)) = self.current.take() else { return };
+        let Some((_, segment)) = self.current.take() else {
+            return;
+        };
         if segment.is_empty {
             // The next segment may begin with the same number, so it would have the same name.
             remove(&segment.path);
@@ -226,13 +263,23 @@ impl Log {
         file.write_all(&self.buffer)?;
         let bytes = self.buffer.len() as u64;
         let last = first.saturating_sub(1);
-        let segment = Segment { path, last, bytes, is_empty: true, is_list: false, replaces_all: false };
+        let segment = Segment {
+            path,
+            last,
+            bytes,
+            is_empty: true,
+            is_list: false,
+            replaces_all: false,
+        };
         Ok((file, segment))
     }
 }
 
 fn mirror_lags() -> io::Error {
-    io::Error::new(ErrorKind::StorageFull, "the mirror has not been written for long")
+    io::Error::new(
+        ErrorKind::StorageFull,
+        "the mirror has not been written for long",
+    )
 }
 
 /// A number greater than all in the log, and most likely than all in a mirror that cannot be read at the moment.
@@ -241,7 +288,9 @@ fn unused_number(folder: &Path) -> u64 {
     let newest = segments(folder).pop();
     let in_log = newest.map(|(first, path)| first + path.metadata().map_or(0, |file| file.len()));
     let time = UNIX_EPOCH.elapsed().map_or(0, |time| time.as_micros());
-    in_log.unwrap_or_default().max(time.try_into().unwrap_or_default())
+    in_log
+        .unwrap_or_default()
+        .max(time.try_into().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -8,7 +8,12 @@ use super::*;
 const SOURCE_URL: &str = "etcd://127.0.0.1:2379";
 
 fn entry(key: &str, value: &str, revision: i64) -> Entry {
-    Entry { key: key.to_owned(), value: value.to_owned().into(), create_revision: 1, mod_revision: revision }
+    Entry {
+        key: key.to_owned(),
+        value: value.to_owned().into(),
+        create_revision: 1,
+        mod_revision: revision,
+    }
 }
 
 fn open(folder: &Path) -> Mirror {
@@ -34,27 +39,57 @@ fn mirror_saved_is_there_when_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(saved(folder.path()), None, "nothing was ever saved");
     let entries = vec![entry("/a", "1", 3), entry("/b", "2", 4)];
-    open(folder.path()).replace(7, list(&entries), &none()).unwrap();
-    assert_eq!(saved(folder.path()), Some(Saved { revision: 7, entries }));
+    open(folder.path())
+        .replace(7, list(&entries), &none())
+        .unwrap();
+    assert_eq!(
+        saved(folder.path()),
+        Some(Saved {
+            revision: 7,
+            entries
+        })
+    );
 }
 
 #[test]
 fn changes_and_replacements_lead_to_same() {
     let folder = tempfile::tempdir().unwrap();
     let mut mirror = open(folder.path());
-    mirror.replace(7, list(&[entry("/a", "1", 3), entry("/b", "2", 4)]), &none()).unwrap();
+    mirror
+        .replace(
+            7,
+            list(&[entry("/a", "1", 3), entry("/b", "2", 4)]),
+            &none(),
+        )
+        .unwrap();
     let changes = [
         Change::Put(entry("/a", "changed", 8)),
-        Change::Delete { key: "/b".to_owned() },
-        Change::Delete { key: "/never-there".to_owned() },
+        Change::Delete {
+            key: "/b".to_owned(),
+        },
+        Change::Delete {
+            key: "/never-there".to_owned(),
+        },
         Change::Put(entry("/c", "new", 9)),
     ];
     mirror.apply(9, &changes).unwrap();
     let entries = vec![entry("/a", "changed", 8), entry("/c", "new", 9)];
-    assert_eq!(mirror.load().unwrap(), Some(Saved { revision: 9, entries: entries.clone() }));
+    assert_eq!(
+        mirror.load().unwrap(),
+        Some(Saved {
+            revision: 9,
+            entries: entries.clone()
+        })
+    );
     mirror.replace(10, list(&entries), &none()).unwrap();
     drop(mirror);
-    assert_eq!(saved(folder.path()), Some(Saved { revision: 10, entries }));
+    assert_eq!(
+        saved(folder.path()),
+        Some(Saved {
+            revision: 10,
+            entries
+        })
+    );
 }
 
 #[test]
@@ -62,10 +97,21 @@ fn mirror_replacement_removes_missing_keys_but_keeps_unusable_ones() {
     let folder = tempfile::tempdir().unwrap();
     let mut mirror = open(folder.path());
     let (bad, gone) = (entry("/bad", "was good", 3), entry("/gone", "1", 3));
-    mirror.replace(3, list(&[bad.clone(), gone]), &none()).unwrap();
-    mirror.replace(4, list(&[entry("/new", "1", 4)]), &BTreeSet::from([bad.key.clone()])).unwrap();
+    mirror
+        .replace(3, list(&[bad.clone(), gone]), &none())
+        .unwrap();
+    mirror
+        .replace(
+            4,
+            list(&[entry("/new", "1", 4)]),
+            &BTreeSet::from([bad.key.clone()]),
+        )
+        .unwrap();
     drop(mirror);
-    assert_eq!(saved(folder.path()).unwrap().entries, [bad, entry("/new", "1", 4)]);
+    assert_eq!(
+        saved(folder.path()).unwrap().entries,
+        [bad, entry("/new", "1", 4)]
+    );
 }
 
 #[test]
@@ -77,17 +123,28 @@ fn revisions_are_those_of_saved_values_of_this_store() {
         revisions
     };
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(revisions(folder.path(), SOURCE_URL), [], "nothing was ever saved");
+    assert_eq!(
+        revisions(folder.path(), SOURCE_URL),
+        [],
+        "nothing was ever saved"
+    );
     let entries = [entry("/a", "1", 3), entry("/b", "2", 4)];
-    open(folder.path()).replace(7, list(&entries), &none()).unwrap();
-    assert_eq!(revisions(folder.path(), SOURCE_URL), [("/a".to_owned(), 3), ("/b".to_owned(), 4)]);
+    open(folder.path())
+        .replace(7, list(&entries), &none())
+        .unwrap();
+    assert_eq!(
+        revisions(folder.path(), SOURCE_URL),
+        [("/a".to_owned(), 3), ("/b".to_owned(), 4)]
+    );
     assert_eq!(revisions(folder.path(), "dir:/elsewhere"), []);
 }
 
 #[test]
 fn mirror_of_another_store_is_quarantined() {
     let folder = tempfile::tempdir().unwrap();
-    open(folder.path()).replace(3, list(&[entry("/a", "1", 3)]), &none()).unwrap();
+    open(folder.path())
+        .replace(3, list(&[entry("/a", "1", 3)]), &none())
+        .unwrap();
     let (mirror, quarantine_file) = Mirror::open(folder.path(), "dir:/elsewhere").unwrap();
     let quarantine_file = quarantine_file.unwrap();
     assert_eq!(quarantine_file.reason, "it is not of dir:/elsewhere");
@@ -106,7 +163,10 @@ fn mirror_of_etcd_named_otherwise_is_kept() {
     let entries = vec![entry("/a", "1", 3)];
     mirror.replace(7, list(&entries), &none()).unwrap();
     drop(mirror);
-    let saved = Some(Saved { revision: 7, entries });
+    let saved = Some(Saved {
+        revision: 7,
+        entries,
+    });
     for source in [
         "etcd://b:2379,a:2379",
         "etcds://b:2379,a:2379",
@@ -117,7 +177,10 @@ fn mirror_of_etcd_named_otherwise_is_kept() {
         assert_eq!(reopened(source), (saved.clone(), None), "{source}");
     }
     let (found, quarantine_file) = reopened("etcds://a:2379");
-    assert_eq!((found, quarantine_file.unwrap().reason.as_str()), (None, "it is not of etcds://a:2379"));
+    assert_eq!(
+        (found, quarantine_file.unwrap().reason.as_str()),
+        (None, "it is not of etcds://a:2379")
+    );
 }
 
 #[test]
@@ -125,8 +188,13 @@ fn symbolic_link_as_mirror_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("target");
     std::os::unix::fs::symlink(&target, folder.path().join(FILE)).unwrap();
-    let error = Mirror::open(folder.path(), SOURCE_URL).unwrap_err().to_string();
-    assert!(error.contains("mirror.redb: it is a symbolic link"), "{error}");
+    let error = Mirror::open(folder.path(), SOURCE_URL)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("mirror.redb: it is a symbolic link"),
+        "{error}"
+    );
     assert!(!target.exists());
 }
 
@@ -137,9 +205,15 @@ fn summary_through_symbolic_link_counts_as_full() {
     let target = elsewhere.path().join(FILE);
     let bytes = fs::read(&target).unwrap();
     std::os::unix::fs::symlink(&target, folder.path().join(FILE)).unwrap();
-    let full = MirrorSummary { entries: usize::MAX, has_key: true };
+    let full = MirrorSummary {
+        entries: usize::MAX,
+        has_key: true,
+    };
     assert_eq!(Mirror::summary(folder.path(), SOURCE_URL, "/no/such"), full);
-    assert!(fs::read(&target).unwrap() == bytes, "the target stays as it is");
+    assert!(
+        fs::read(&target).unwrap() == bytes,
+        "the target stays as it is"
+    );
 }
 
 #[test]
@@ -154,7 +228,9 @@ fn mirror_of_another_kind_is_quarantined_but_unreadable_one_is_not() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    let error = Mirror::open(folder.path(), SOURCE_URL).unwrap_err().to_string();
+    let error = Mirror::open(folder.path(), SOURCE_URL)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("mirror.redb"), "{error}");
     assert!(path.is_dir());
 }
@@ -162,26 +238,43 @@ fn mirror_of_another_kind_is_quarantined_but_unreadable_one_is_not() {
 #[test]
 fn mirror_of_an_older_format_is_quarantined() {
     let folder = tempfile::tempdir().unwrap();
-    open(folder.path()).replace(3, [Ok(entry("/a", "1", 3))], &none()).unwrap();
+    open(folder.path())
+        .replace(3, [Ok(entry("/a", "1", 3))], &none())
+        .unwrap();
     let database = Database::open(folder.path().join(FILE)).unwrap();
     let write = database.begin_write().unwrap();
     let mut state = write.open_table(STATE).unwrap();
     let (_, revision, count, total) = state.get(ROW_KEY).unwrap().unwrap().value();
-    state.insert(ROW_KEY, (FORMAT - 1, revision, count, total)).unwrap();
+    state
+        .insert(ROW_KEY, (FORMAT - 1, revision, count, total))
+        .unwrap();
     drop(state);
     write.commit().unwrap();
     drop(database);
     let (mirror, quarantine_file) = Mirror::open(folder.path(), SOURCE_URL).unwrap();
-    assert_eq!(quarantine_file.unwrap().reason, "its format is 0, and this is 1");
+    assert_eq!(
+        quarantine_file.unwrap().reason,
+        "its format is 0, and this is 1"
+    );
     assert_eq!(mirror.load().unwrap(), None, "a new one is begun");
 }
 
 /// A file large enough for flipped bits in all kinds of pages.
 fn filled(folder: &Path) -> Saved {
-    let entries: Vec<Entry> =
-        (0..500).map(|i| entry(&format!("/k{i:04}"), &format!("value {i} {}", "x".repeat(100)), i)).collect();
+    let entries: Vec<Entry> = (0..500)
+        .map(|i| {
+            entry(
+                &format!("/k{i:04}"),
+                &format!("value {i} {}", "x".repeat(100)),
+                i,
+            )
+        })
+        .collect();
     open(folder).replace(500, list(&entries), &none()).unwrap();
-    Saved { revision: 500, entries }
+    Saved {
+        revision: 500,
+        entries,
+    }
 }
 
 #[test]
@@ -207,11 +300,17 @@ fn mirror_truncated_or_changed_is_quarantined_or_unaffected() {
         match quarantine_file {
             Some(_) => assert_eq!(loaded, None, "round {round}"),
             // An empty file is a new one.
-            None => assert!(loaded.is_none() || loaded.as_ref() == Some(&whole), "round {round}"),
+            None => assert!(
+                loaded.is_none() || loaded.as_ref() == Some(&whole),
+                "round {round}"
+            ),
         }
         quarantine_count += usize::from(quarantine_file.is_some());
     }
-    assert!(quarantine_count > 50, "{quarantine_count}: the damage is real");
+    assert!(
+        quarantine_count > 50,
+        "{quarantine_count}: the damage is real"
+    );
 }
 
 proptest! {
@@ -245,10 +344,19 @@ fn list_that_cannot_be_read_to_its_end_changes_nothing() {
     let mut mirror = open(folder.path());
     let entries = vec![entry("/a", "1", 3)];
     mirror.replace(3, list(&entries), &none()).unwrap();
-    let broken = [Ok(entry("/b", "1", 4)), Err(io::ErrorKind::UnexpectedEof.into())];
+    let broken = [
+        Ok(entry("/b", "1", 4)),
+        Err(io::ErrorKind::UnexpectedEof.into()),
+    ];
     assert!(mirror.replace(4, broken, &none()).is_err());
     drop(mirror);
-    assert_eq!(saved(folder.path()), Some(Saved { revision: 3, entries }));
+    assert_eq!(
+        saved(folder.path()),
+        Some(Saved {
+            revision: 3,
+            entries
+        })
+    );
 }
 
 fn keys() -> impl Strategy<Value = BTreeSet<String>> {
@@ -258,26 +366,53 @@ fn keys() -> impl Strategy<Value = BTreeSet<String>> {
 #[test]
 fn mirror_is_summarized_without_reading_and_recalled_read_only() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(Mirror::summary(folder.path(), SOURCE_URL, "/a"), MirrorSummary::default());
+    assert_eq!(
+        Mirror::summary(folder.path(), SOURCE_URL, "/a"),
+        MirrorSummary::default()
+    );
     assert_eq!(Mirror::recall(folder.path(), SOURCE_URL).unwrap(), None);
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no file is made");
+    assert_eq!(
+        folder.path().read_dir().unwrap().count(),
+        0,
+        "no file is made"
+    );
     let whole = filled(folder.path());
     let path = folder.path().join(FILE);
     let bytes = fs::read(&path).unwrap();
-    assert_eq!(Mirror::recall(folder.path(), SOURCE_URL).unwrap().as_ref(), Some(&whole));
-    assert!(Mirror::recall(folder.path(), "dir:/elsewhere").unwrap_err().to_string().contains("is not of"));
+    assert_eq!(
+        Mirror::recall(folder.path(), SOURCE_URL).unwrap().as_ref(),
+        Some(&whole)
+    );
+    assert!(
+        Mirror::recall(folder.path(), "dir:/elsewhere")
+            .unwrap_err()
+            .to_string()
+            .contains("is not of")
+    );
     assert!(fs::read(&path).unwrap() == bytes, "the file stays as it is");
     let saved = &whole.entries[7].key;
     assert_eq!(
         Mirror::summary(folder.path(), SOURCE_URL, saved),
-        MirrorSummary { entries: 500, has_key: true }
+        MirrorSummary {
+            entries: 500,
+            has_key: true
+        }
     );
     assert_eq!(
         Mirror::summary(folder.path(), SOURCE_URL, "/no/such"),
-        MirrorSummary { entries: 500, has_key: false }
+        MirrorSummary {
+            entries: 500,
+            has_key: false
+        }
     );
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let full = MirrorSummary { entries: usize::MAX, has_key: true };
+    let full = MirrorSummary {
+        entries: usize::MAX,
+        has_key: true,
+    };
     assert_eq!(Mirror::summary(folder.path(), SOURCE_URL, saved), full);
-    assert!(Mirror::recall(folder.path(), SOURCE_URL).is_err(), "what is damaged is not trusted");
+    assert!(
+        Mirror::recall(folder.path(), SOURCE_URL).is_err(),
+        "what is damaged is not trusted"
+    );
 }

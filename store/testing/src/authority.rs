@@ -33,7 +33,9 @@ impl Authority {
     /// # Errors
     /// When a file cannot be written.
     pub fn new() -> io::Result<Self> {
-        let authority = Self { folder: tempfile::Builder::new().prefix("contiv-ca-").tempdir()? };
+        let authority = Self {
+            folder: tempfile::Builder::new().prefix("contiv-ca-").tempdir()?,
+        };
         authority.renew()?;
         Ok(authority)
     }
@@ -79,7 +81,8 @@ impl Authority {
     /// # Errors
     /// When it cannot be read.
     pub fn client_certificate(&self) -> io::Result<Vec<u8>> {
-        let certificate = CertificateDer::from_pem_file(self.file("client.pem")).map_err(io::Error::other)?;
+        let certificate =
+            CertificateDer::from_pem_file(self.file("client.pem")).map_err(io::Error::other)?;
         Ok(certificate.to_vec())
     }
 
@@ -109,7 +112,9 @@ impl Authority {
 
     fn issue(&self, name: &str, common_name: &str, issuer: &Issuer<'_, KeyPair>) -> io::Result<()> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
-        let certificate = params(common_name)?.signed_by(&key, issuer).map_err(io::Error::other)?;
+        let certificate = params(common_name)?
+            .signed_by(&key, issuer)
+            .map_err(io::Error::other)?;
         fs::write(self.file(&format!("{name}.pem")), certificate.pem())?;
         fs::write(self.file(&format!("{name}-key.pem")), key.serialize_pem())
     }
@@ -117,6 +122,8 @@ impl Authority {
 
 fn params(common_name: &str) -> io::Result<CertificateParams> {
     let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).map_err(io::Error::other)?;
-    params.distinguished_name.push(DnType::CommonName, common_name);
+    params
+        .distinguished_name
+        .push(DnType::CommonName, common_name);
     Ok(params)
 }

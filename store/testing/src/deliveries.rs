@@ -16,7 +16,9 @@ pub async fn next(events: &mut Receiver<Delivery>) -> FeedEvent {
     let Ok(delivery) = timeout(DELIVERY_TIMEOUT, events.recv()).await else {
         panic!("nothing within a minute")
     };
-    let Some(delivery) = delivery else { panic!("the feed has ended") };
+    let Some(delivery) = delivery else {
+        panic!("the feed has ended")
+    };
     delivery.event
 }
 

@@ -31,7 +31,11 @@ pub struct EtcdOptions<'a> {
 
 impl EtcdOptions<'_> {
     const fn scheme(self) -> &'static str {
-        if self.authority.is_some() { "https" } else { "http" }
+        if self.authority.is_some() {
+            "https"
+        } else {
+            "http"
+        }
     }
 
     /// The flags of etcd.
@@ -49,7 +53,9 @@ impl EtcdOptions<'_> {
 
     /// The flags of etcdctl.
     fn client_flags(self) -> Vec<String> {
-        let Some(authority) = self.authority else { return Vec::new() };
+        let Some(authority) = self.authority else {
+            return Vec::new();
+        };
         let file = |name| authority.file(name).display().to_string();
         vec![
             format!("--cacert={}", file("ca.pem")),
@@ -98,7 +104,9 @@ impl Etcd {
     /// As [`Etcd::start`].
     pub async fn start_with(options: EtcdOptions<'_>) -> io::Result<Self> {
         let mut members = Self::start_members(1, options).await?;
-        members.pop().ok_or_else(|| io::Error::other("no member was started"))
+        members
+            .pop()
+            .ok_or_else(|| io::Error::other("no member was started"))
     }
 
     /// Starts several members of one cluster and waits until all of them answer.
@@ -112,8 +120,10 @@ impl Etcd {
     async fn start_members(size: usize, options: EtcdOptions<'_>) -> io::Result<Vec<Self>> {
         let ports = (0..size).map(|_| Ok((ReservedPort::new()?, ReservedPort::new()?)));
         let ports = ports.collect::<io::Result<Vec<_>>>()?;
-        let peers: Vec<String> =
-            ports.iter().map(|(_, peer)| format!("{}={}", name(peer), peer_url(peer))).collect();
+        let peers: Vec<String> = ports
+            .iter()
+            .map(|(_, peer)| format!("{}={}", name(peer), peer_url(peer)))
+            .collect();
         let cluster = peers.join(",");
         let mut members = Vec::with_capacity(size);
         for (port, peer_port) in ports {
@@ -143,7 +153,11 @@ impl Etcd {
 
     /// The store URL.
     pub fn url(&self) -> String {
-        let scheme = if self.scheme == "https" { "etcds" } else { "etcd" };
+        let scheme = if self.scheme == "https" {
+            "etcds"
+        } else {
+            "etcd"
+        };
         format!("{scheme}://{}", self.endpoint())
     }
 
@@ -177,7 +191,14 @@ impl Etcd {
     /// As [`Etcd::start`].
     pub async fn start_again(&mut self) -> io::Result<()> {
         let (cluster, flags) = (&self.cluster, &self.server_flags);
-        self.process = start(self.scheme, &self.port, &self.peer_port, cluster, self.data.path(), flags)?;
+        self.process = start(
+            self.scheme,
+            &self.port,
+            &self.peer_port,
+            cluster,
+            self.data.path(),
+            flags,
+        )?;
         self.wait_until_ready().await
     }
 
@@ -195,7 +216,9 @@ impl Etcd {
     /// # Errors
     /// As [`Etcd::ctl`].
     pub async fn back_up(&self) -> io::Result<EtcdBackup> {
-        let folder = tempfile::Builder::new().prefix("contiv-backup-").tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix("contiv-backup-")
+            .tempdir()?;
         let backup = EtcdBackup(folder);
         self.ctl(&["snapshot", "save", &backup.file()]).await?;
         Ok(backup)
@@ -208,9 +231,26 @@ impl Etcd {
     pub async fn start_restored(&mut self, backup: &EtcdBackup) -> io::Result<()> {
         self.data = tempfile::Builder::new().prefix("contiv-etcd-").tempdir()?;
         let data = self.data.path().join(DATA).display().to_string();
-        let (file, name, peer) = (backup.file(), name(&self.peer_port), peer_url(&self.peer_port));
-        let cluster = ["--initial-cluster", &self.cluster, "--initial-advertise-peer-urls", &peer];
-        let arguments = ["snapshot", "restore", &file, "--data-dir", &data, "--name", &name];
+        let (file, name, peer) = (
+            backup.file(),
+            name(&self.peer_port),
+            peer_url(&self.peer_port),
+        );
+        let cluster = [
+            "--initial-cluster",
+            &self.cluster,
+            "--initial-advertise-peer-urls",
+            &peer,
+        ];
+        let arguments = [
+            "snapshot",
+            "restore",
+            &file,
+            "--data-dir",
+            &data,
+            "--name",
+            &name,
+        ];
         self.ctl(&[&arguments[..], &cluster].concat()).await?;
         self.start_again().await
     }
@@ -232,7 +272,10 @@ impl Etcd {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         } else {
             let problem = String::from_utf8_lossy(&output.stderr).into_owned();
-            Err(io::Error::other(format!("etcdctl {}: {problem}", arguments.join(" "))))
+            Err(io::Error::other(format!(
+                "etcdctl {}: {problem}",
+                arguments.join(" ")
+            )))
         }
     }
 
@@ -260,7 +303,9 @@ impl Etcd {
 
 fn wants_user(error: &str) -> bool {
     // With a certificate the user is the one in the certificate.
-    ["user name is empty", "permission denied"].iter().any(|words| error.contains(words))
+    ["user name is empty", "permission denied"]
+        .iter()
+        .any(|words| error.contains(words))
 }
 
 /// The URL for other members.
@@ -292,8 +337,14 @@ fn start(
         .arg(data.join(DATA))
         .arg(format!("--name={}", name(peer_port)))
         .args(["--log-level=error", "--logger=zap"])
-        .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
-        .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
+        .args([
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+        ])
+        .args([
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+        ])
         .arg(format!("--initial-cluster={cluster}"))
         .args(flags);
     ServerProcess::start("etcd", &mut command)

@@ -54,7 +54,9 @@ pub(super) struct Chance {
 
 impl Chance {
     pub(super) fn new(faults: Faults) -> Self {
-        Self { faults: Mutex::new((faults, StdRng::seed_from_u64(faults.seed))) }
+        Self {
+            faults: Mutex::new((faults, StdRng::seed_from_u64(faults.seed))),
+        }
     }
 
     pub(super) fn stop(&self) {

@@ -28,7 +28,11 @@ impl GrpcProxy {
     /// When etcd is not installed, or the proxy does not listen.
     pub async fn start(server: &str) -> io::Result<Self> {
         let port = ReservedPort::new()?;
-        let mut proxy = Self { process: start(server, &port)?, port, server: server.to_owned() };
+        let mut proxy = Self {
+            process: start(server, &port)?,
+            port,
+            server: server.to_owned(),
+        };
         proxy.wait_until_ready().await?;
         Ok(proxy)
     }
@@ -74,6 +78,9 @@ fn start(server: &str, port: &ReservedPort) -> io::Result<ServerProcess> {
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .args(["grpc-proxy", "start"])
-        .args([format!("--endpoints={server}"), format!("--listen-addr={}", port.address())]);
+        .args([
+            format!("--endpoints={server}"),
+            format!("--listen-addr={}", port.address()),
+        ]);
     ServerProcess::start("etcd grpc-proxy", &mut command)
 }

@@ -91,14 +91,24 @@ impl ApiServer {
         let acceptor = authority.as_ref().map(server::acceptor).transpose()?;
         let shared = Arc::new(Shared::default());
         let (stop, stopped) = notify::channel(());
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let state = Arc::clone(&shared);
         // A separate thread, so that tests without a runtime can use it.
         thread::Builder::new()
             .name("kubernetes".to_owned())
             .spawn(move || runtime.block_on(server::serve(listener, acceptor, state, stopped)))?;
-        let files = tempfile::Builder::new().prefix("contiv-kubernetes-").tempdir()?;
-        Ok(Self { address, authority, files, shared, _stop: stop })
+        let files = tempfile::Builder::new()
+            .prefix("contiv-kubernetes-")
+            .tempdir()?;
+        Ok(Self {
+            address,
+            authority,
+            files,
+            shared,
+            _stop: stop,
+        })
     }
 
     /// Its address as `HOST:PORT`.
@@ -115,9 +125,13 @@ impl ApiServer {
         let path = self.files.path().join("kubeconfig");
         let (scheme, authority) = match &self.authority {
             None => ("http", String::new()),
-            Some(authority) => {
-                ("https", format!(", certificate-authority: {}", authority.file("ca.pem").display()))
-            }
+            Some(authority) => (
+                "https",
+                format!(
+                    ", certificate-authority: {}",
+                    authority.file("ca.pem").display()
+                ),
+            ),
         };
         let token = self.token_file();
         if !token.exists() {
@@ -143,12 +157,20 @@ current-context: here
     /// When it cannot be written.
     pub fn kubeconfig_with_certificate(&self) -> io::Result<PathBuf> {
         let path = self.kubeconfig()?;
-        let Some(authority) = &self.authority else { return Ok(path) };
+        let Some(authority) = &self.authority else {
+            return Ok(path);
+        };
         let file = |name| authority.file(name).display().to_string();
-        let certificate =
-            format!("client-certificate: {}, client-key: {}", file("client.pem"), file("client-key.pem"));
+        let certificate = format!(
+            "client-certificate: {}, client-key: {}",
+            file("client.pem"),
+            file("client-key.pem")
+        );
         let token = format!("tokenFile: {}", self.token_file().display());
-        fs::write(&path, fs::read_to_string(&path)?.replace(&token, &certificate))?;
+        fs::write(
+            &path,
+            fs::read_to_string(&path)?.replace(&token, &certificate),
+        )?;
         Ok(path)
     }
 
@@ -195,8 +217,15 @@ current-context: here
     /// Adds a token for reviews, with the name of its user, who may get these paths.
     pub fn add_user_token(&self, token: &str, name: &str, paths: &[&str]) {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        let user = User { name: name.to_owned(), paths };
-        self.shared.faults.lock().users.insert(token.to_owned(), user);
+        let user = User {
+            name: name.to_owned(),
+            paths,
+        };
+        self.shared
+            .faults
+            .lock()
+            .users
+            .insert(token.to_owned(), user);
     }
 
     /// Removes a token that [`Self::add_user_token`] has added.
@@ -224,16 +253,26 @@ current-context: here
     /// `services`.
     pub fn objects(&self, resource: &str) -> Vec<Value> {
         let cluster = self.shared.cluster.borrow();
-        let types = Resource::ALL.into_iter().filter(|known| known.plural == resource);
+        let types = Resource::ALL
+            .into_iter()
+            .filter(|known| known.plural == resource);
         types
-            .flat_map(|known| cluster.objects(known).into_values().map(move |json| with_kind(known, &json)))
+            .flat_map(|known| {
+                cluster
+                    .objects(known)
+                    .into_values()
+                    .map(move |json| with_kind(known, &json))
+            })
             .filter_map(|json| serde_json::from_str(&json).ok())
             .collect()
     }
 
     /// Deletes an object; `resource` is its plural, as in `services`.
     pub fn delete(&self, resource: &str, namespace: &str, name: &str) {
-        if let Some(resource) = Resource::ALL.into_iter().find(|known| known.plural == resource) {
+        if let Some(resource) = Resource::ALL
+            .into_iter()
+            .find(|known| known.plural == resource)
+        {
             self.change(|cluster| cluster.delete(resource, namespace, name));
         }
     }
@@ -245,14 +284,24 @@ current-context: here
 
     /// Ends one running watch of a type, a plural as in `services`, with an event `ERROR` with code 410.
     pub fn expire_watch(&self, resource: &str) {
-        self.shared.faults.lock().expired.insert(resource.to_owned());
+        self.shared
+            .faults
+            .lock()
+            .expired
+            .insert(resource.to_owned());
         self.change(|_| ());
     }
 
     /// Sends watches of a type, a plural as in `services`, this event, which is not true: its type, and an object in JSON.
     pub fn send_false_event(&self, resource: &str, event: &str, object: &Value) {
         let event = (event.to_owned(), object.to_string());
-        self.shared.faults.lock().events.entry(resource.to_owned()).or_default().push(event);
+        self.shared
+            .faults
+            .lock()
+            .events
+            .entry(resource.to_owned())
+            .or_default()
+            .push(event);
         self.change(|_| ());
     }
 
@@ -260,7 +309,9 @@ current-context: here
     pub fn answer_lists(&self, resource: &str, answer: Option<(&'static str, &str)>) {
         let lists = &mut self.shared.faults.lock().lists;
         lists.remove(resource);
-        lists.extend(answer.map(|(media_type, text)| (resource.to_owned(), (media_type, text.to_owned()))));
+        lists.extend(
+            answer.map(|(media_type, text)| (resource.to_owned(), (media_type, text.to_owned()))),
+        );
     }
 
     /// Saves all objects with the version.
@@ -301,7 +352,11 @@ current-context: here
 
     /// Answers this many requests with this code.
     pub fn fail_next(&self, requests: usize, code: u16) {
-        self.shared.faults.lock().failures.extend(std::iter::repeat_n(code, requests));
+        self.shared
+            .faults
+            .lock()
+            .failures
+            .extend(std::iter::repeat_n(code, requests));
     }
 
     /// Asks in each answer with an error for a pause of so many seconds, or for none: the header `Retry-After`.
@@ -336,7 +391,10 @@ current-context: here
 
     /// The path and query of every request since the last call.
     pub fn take_requests(&self) -> Vec<String> {
-        self.take_exchanges().iter().map(|exchange| exchange.path.clone()).collect()
+        self.take_exchanges()
+            .iter()
+            .map(|exchange| exchange.path.clone())
+            .collect()
     }
 
     /// Every request since the last call, and what was answered.
@@ -375,6 +433,9 @@ fn loopback() -> io::Result<TcpListener> {
 }
 
 fn unknown(object: &Value) -> io::Error {
-    let what = format!("this server does not have {} {} by name", object["apiVersion"], object["kind"]);
+    let what = format!(
+        "this server does not have {} {} by name",
+        object["apiVersion"], object["kind"]
+    );
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }

@@ -63,7 +63,11 @@ impl LyingEtcd {
         let listener = TcpListener::bind(port.address()).await?;
         let (lies, mut task) = (Arc::<Lies>::default(), JoinSet::new());
         task.spawn(accept(listener, server.to_owned(), Arc::clone(&lies)));
-        Ok(Self { port, lies, _task: task })
+        Ok(Self {
+            port,
+            lies,
+            _task: task,
+        })
     }
 
     /// The address that clients connect to.
@@ -72,7 +76,10 @@ impl LyingEtcd {
     }
 
     /// Changes each later message of a watch so. It is lost if `rewrite` returns false.
-    pub fn rewrite_watches(&self, rewrite: impl FnMut(&mut PbWatchResponse) -> bool + Send + 'static) {
+    pub fn rewrite_watches(
+        &self,
+        rewrite: impl FnMut(&mut PbWatchResponse) -> bool + Send + 'static,
+    ) {
         *self.lies.watches.lock() = Some(Box::new(rewrite));
     }
 
@@ -99,7 +106,9 @@ async fn accept(listener: TcpListener, server: String, lies: Arc<Lies>) {
 
 /// Forwards one connection by another one, until one of them is closed.
 async fn connection(stream: TcpStream, server: String, lies: Arc<Lies>) {
-    let Ok(upstream) = TcpStream::connect(&server).await else { return };
+    let Ok(upstream) = TcpStream::connect(&server).await else {
+        return;
+    };
     let Ok((sender, upstream)) =
         client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(upstream)).await
     else {
@@ -131,22 +140,36 @@ async fn forward(
     uri.authority = Authority::try_from(server).ok();
     head.uri = uri.try_into().unwrap_or_default();
     head.headers.remove(http::header::CONTENT_LENGTH);
-    let revision = if path == RANGE { lies.revision.lock().take() } else { None };
+    let revision = if path == RANGE {
+        lies.revision.lock().take()
+    } else {
+        None
+    };
     let body = match revision {
         None => body.boxed(),
         Some(revision) => {
             let message = read_at(&body.collect().await?.to_bytes(), revision);
-            Full::new(message).map_err(|never: Infallible| match never {}).boxed()
+            Full::new(message)
+                .map_err(|never: Infallible| match never {})
+                .boxed()
         }
     };
-    let (head, body) = sender.send_request(Request::from_parts(head, body)).await?.into_parts();
+    let (head, body) = sender
+        .send_request(Request::from_parts(head, body))
+        .await?
+        .into_parts();
     let lies = Arc::clone(lies);
     let rewrite: fn(&Lies, Bytes) -> Option<Bytes> = match path.as_str() {
         WATCH => |lies, message| rewritten(&lies.watches, message),
         RANGE => |lies, message| rewritten(&lies.ranges, message),
         _ => return Ok(Response::from_parts(head, body.boxed())),
     };
-    let body = RewrittenBody { body, received: BytesMut::new(), lies, rewrite };
+    let body = RewrittenBody {
+        body,
+        received: BytesMut::new(),
+        lies,
+        rewrite,
+    };
     Ok(Response::from_parts(head, body.boxed()))
 }
 
@@ -158,10 +181,15 @@ fn read_at(framed: &Bytes, revision: u64) -> Bytes {
     with_header(&message)
 }
 
-fn rewritten<T: Message + Default>(rewrite: &Mutex<Option<Rewrite<T>>>, message: Bytes) -> Option<Bytes> {
+fn rewritten<T: Message + Default>(
+    rewrite: &Mutex<Option<Rewrite<T>>>,
+    message: Bytes,
+) -> Option<Bytes> {
     let mut rewrite = rewrite.lock();
     match (&mut *rewrite, T::decode(message.clone())) {
-        (Some(rewrite), Ok(mut decoded)) => rewrite(&mut decoded).then(|| decoded.encode_to_vec().into()),
+        (Some(rewrite), Ok(mut decoded)) => {
+            rewrite(&mut decoded).then(|| decoded.encode_to_vec().into())
+        }
         _ => Some(message),
     }
 }

@@ -38,8 +38,19 @@ impl Proxy {
         let listener = TcpListener::bind(port.address()).await?;
         let [flows, accepts] = [watch::Sender::new(true), watch::Sender::new(true)];
         let mut task = JoinSet::new();
-        task.spawn(forward(listener, server.to_owned(), flows.subscribe(), accepts.subscribe()));
-        Ok(Self { port, server: server.to_owned(), task, flows, accepts })
+        task.spawn(forward(
+            listener,
+            server.to_owned(),
+            flows.subscribe(),
+            accepts.subscribe(),
+        ));
+        Ok(Self {
+            port,
+            server: server.to_owned(),
+            task,
+            flows,
+            accepts,
+        })
     }
 
     /// The address that clients connect to.
@@ -60,7 +71,8 @@ impl Proxy {
         self.cut().await;
         let listener = TcpListener::bind(self.port.address()).await?;
         let (flows, accepts) = (self.flows.subscribe(), self.accepts.subscribe());
-        self.task.spawn(forward(listener, self.server.clone(), flows, accepts));
+        self.task
+            .spawn(forward(listener, self.server.clone(), flows, accepts));
         Ok(())
     }
 
@@ -122,7 +134,10 @@ async fn copy(
     let mut buffer = vec![0; 64 << 10];
     loop {
         let size = from.read(&mut buffer).await?;
-        flows.wait_for(|flows| *flows).await.map_err(io::Error::other)?;
+        flows
+            .wait_for(|flows| *flows)
+            .await
+            .map_err(io::Error::other)?;
         if size == 0 {
             return Ok(());
         }

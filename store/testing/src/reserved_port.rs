@@ -31,10 +31,17 @@ impl ReservedPort {
     /// # Errors
     /// When no port is left.
     pub fn on(address: IpAddr) -> io::Result<Self> {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
         socket.set_reuseaddr(true)?;
         socket.bind(SocketAddr::new(address, 0))?;
-        Ok(Self { address: socket.local_addr()?, _socket: socket })
+        Ok(Self {
+            address: socket.local_addr()?,
+            _socket: socket,
+        })
     }
 
     /// Its address.

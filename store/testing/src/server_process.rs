@@ -32,7 +32,12 @@ impl ServerProcess {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| not_installed(name, &error))?;
-        Ok(Self { name, child, output, is_end_known: false })
+        Ok(Self {
+            name,
+            child,
+            output,
+            is_end_known: false,
+        })
     }
 
     /// An error with everything it has printed, if it has ended.
@@ -40,7 +45,11 @@ impl ServerProcess {
         match self.child.try_wait()? {
             Some(status) => {
                 self.is_end_known = true;
-                Err(io::Error::other(format!("{} ended: {status}\n{}", self.name, self.printed())))
+                Err(io::Error::other(format!(
+                    "{} ended: {status}\n{}",
+                    self.name,
+                    self.printed()
+                )))
             }
             None => Ok(()),
         }
@@ -48,7 +57,11 @@ impl ServerProcess {
 
     /// The error of a server that does not answer in time.
     pub(crate) fn timeout_error(&self) -> io::Error {
-        let what = format!("{} does not answer; it has printed:\n{}", self.name, self.printed());
+        let what = format!(
+            "{} does not answer; it has printed:\n{}",
+            self.name,
+            self.printed()
+        );
         io::Error::new(io::ErrorKind::TimedOut, what)
     }
 
@@ -72,7 +85,10 @@ impl ServerProcess {
     }
 
     fn signal(&self, signal: Signal) -> io::Result<Pid> {
-        let id = self.child.id().ok_or_else(|| io::Error::other(format!("{} has ended", self.name)))?;
+        let id = self
+            .child
+            .id()
+            .ok_or_else(|| io::Error::other(format!("{} has ended", self.name)))?;
         let id = Pid::from_raw(id.cast_signed());
         kill(id, signal)?;
         Ok(id)
@@ -97,14 +113,18 @@ impl Drop for ServerProcess {
         let ended = self.child.try_wait().ok().flatten();
         let ended_by_itself = ended.filter(|_| !self.is_end_known);
         if thread::panicking() || ended_by_itself.is_some() {
-            let ended = ended_by_itself.map_or_else(String::new, |status| format!(", which ended: {status}"));
+            let ended = ended_by_itself
+                .map_or_else(String::new, |status| format!(", which ended: {status}"));
             eprintln!("--- output of {}{ended} ---\n{}", self.name, self.printed());
         }
     }
 }
 
 pub(crate) fn not_installed(name: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot run {name} ({error}): run scripts/deps"))
+    io::Error::new(
+        error.kind(),
+        format!("cannot run {name} ({error}): run scripts/deps"),
+    )
 }
 
 #[cfg(test)]
@@ -122,6 +142,9 @@ mod tests {
                 Err(error) => break error.to_string(),
             }
         };
-        assert_eq!(error, "a server ended: exit status: 2\nlistening\nno such flag\n");
+        assert_eq!(
+            error,
+            "a server ended: exit status: 2\nlistening\nno such flag\n"
+        );
     }
 }

@@ -10,7 +10,11 @@ async fn edit_is_seen_at_once() {
     folder.write("web.yaml", &service("web", 81));
     assert_eq!(folder.next_change().await, ["put web 81"]);
     // Below a second even on a busy machine: nothing waits for a timer.
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
     folder.write("new.json", &json_service("new", 1));
     assert_eq!(folder.next_change().await, ["put new 1"]);
     folder.remove("web.yaml");
@@ -37,7 +41,10 @@ async fn creation_revisions_are_same_after_any_start() {
     folder.write("api.yaml", &service("api", 80));
     assert_eq!(folder.next_change().await, ["put api 80"]);
     let created = |entries: Vec<Entry>| -> Vec<_> {
-        entries.into_iter().map(|entry| (entry.key, entry.create_revision)).collect()
+        entries
+            .into_iter()
+            .map(|entry| (entry.key, entry.create_revision))
+            .collect()
     };
     let running = created(folder.entries().await);
     let reopened = DirStore::open(&folder.path("")).await.unwrap();
@@ -120,11 +127,25 @@ async fn watch_begins_at_its_revision_and_not_before_history() {
     let mut late = folder.store.watch(ROOT, start + 1).await.unwrap();
     assert_eq!(next_change_of(&mut late).await, ["put web 3"]);
     assert_eq!(next_change_of(&mut late).await, ["put web 4"]);
-    let mut other = folder.store.watch("/vnf-agent/contiv-ksr/k8s/node/", start).await.unwrap();
-    assert!(timeout(Duration::from_millis(50), other.next()).await.is_err());
+    let mut other = folder
+        .store
+        .watch("/vnf-agent/contiv-ksr/k8s/node/", start)
+        .await
+        .unwrap();
+    assert!(
+        timeout(Duration::from_millis(50), other.next())
+            .await
+            .is_err()
+    );
 
-    assert!(matches!(folder.store.watch(ROOT, 0).await, Err(StoreError::Compacted { .. })));
-    assert!(matches!(folder.store.watch(ROOT, 1_000).await, Err(StoreError::Rewound { .. })));
+    assert!(matches!(
+        folder.store.watch(ROOT, 0).await,
+        Err(StoreError::Compacted { .. })
+    ));
+    assert!(matches!(
+        folder.store.watch(ROOT, 1_000).await,
+        Err(StoreError::Rewound { .. })
+    ));
 }
 
 #[tokio::test]
@@ -139,7 +160,10 @@ async fn file_rewritten_repeatedly_is_never_taken_for_empty() {
     loop {
         // A partial text is a problem for a moment, and the previous state is kept.
         let changes = folder.next_change_past_problems().await;
-        assert!(changes.iter().all(|change| change.starts_with("put web")), "{changes:?}");
+        assert!(
+            changes.iter().all(|change| change.starts_with("put web")),
+            "{changes:?}"
+        );
         if changes.contains(&last) {
             break;
         }
@@ -181,8 +205,11 @@ async fn write_through_another_hard_link_is_seen() {
 /// inotify cannot report it: the changed link is in a folder that is not watched.
 #[tokio::test]
 async fn list_reads_changes_that_were_not_notified() {
-    let folder =
-        Folder::with(&[(".hidden/v1", &service("web", 1)), (".hidden/v2", &service("web", 2))]).await;
+    let folder = Folder::with(&[
+        (".hidden/v1", &service("web", 1)),
+        (".hidden/v2", &service("web", 2)),
+    ])
+    .await;
     symlink("v1", folder.path(".hidden/current")).unwrap();
     symlink(".hidden/current", folder.path("web.yaml")).unwrap();
     while folder.ports().await != [("web".to_owned(), 1)] {

@@ -17,7 +17,14 @@ impl Folder {
     /// A run after one that saved this state.
     pub(crate) async fn with_saved(files: &[(&str, &str)], saved: Vec<Entry>) -> Self {
         let recall: LoadSaved = Box::new(|| saved);
-        Self::with_options(files, DirOptions { recall: Some(recall), ..DirOptions::default() }).await
+        Self::with_options(
+            files,
+            DirOptions {
+                recall: Some(recall),
+                ..DirOptions::default()
+            },
+        )
+        .await
     }
 
     async fn with_options(files: &[(&str, &str)], options: DirOptions) -> Self {
@@ -38,7 +45,12 @@ impl Folder {
         let store = DirStore::open_with(&root, options).await.unwrap();
         let revision = store.list(ROOT).await.unwrap().revision;
         let watch = store.watch(ROOT, revision).await.unwrap();
-        Self { outer, root, store, watch }
+        Self {
+            outer,
+            root,
+            store,
+            watch,
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -92,12 +104,18 @@ impl Folder {
 }
 
 async fn next_of(watch: &mut WatchStream) -> WatchEvent {
-    timeout(Duration::from_secs(10), watch.next()).await.expect("nothing within 10 s").unwrap().unwrap()
+    timeout(Duration::from_secs(10), watch.next())
+        .await
+        .expect("nothing within 10 s")
+        .unwrap()
+        .unwrap()
 }
 
 /// The next batch as "put NAME PORT" and "delete NAME".
 pub(crate) async fn next_change_of(watch: &mut WatchStream) -> Vec<String> {
-    let WatchEvent::Changed(batch) = next_of(watch).await else { panic!("expected changes") };
+    let WatchEvent::Changed(batch) = next_of(watch).await else {
+        panic!("expected changes")
+    };
     words(&batch)
 }
 
@@ -114,7 +132,10 @@ fn words(batch: &Batch) -> Vec<String> {
 
 fn name_and_port(entry: &Entry) -> (String, i64) {
     let value: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
-    (name_of(&entry.key).to_owned(), value["port"][0]["port"].as_i64().unwrap())
+    (
+        name_of(&entry.key).to_owned(),
+        value["port"][0]["port"].as_i64().unwrap(),
+    )
 }
 
 fn name_of(key: &str) -> &str {
@@ -122,7 +143,9 @@ fn name_of(key: &str) -> &str {
 }
 
 pub(crate) fn service(name: &str, port: i32) -> String {
-    format!("apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  ports:\n  - port: {port}\n")
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  ports:\n  - port: {port}\n"
+    )
 }
 
 pub(crate) fn json_service(name: &str, port: i32) -> String {
@@ -137,7 +160,10 @@ pub(crate) fn service_value(namespace: &str, name: &str, port: i32) -> serde_jso
 
 pub(crate) fn put_value(namespace: &str, name: &str, value: &serde_json::Value) -> Operation {
     let key = format!("{ROOT}k8s/service/{name}/namespace/{namespace}");
-    Operation::Put { key, value: value.to_string().into() }
+    Operation::Put {
+        key,
+        value: value.to_string().into(),
+    }
 }
 
 pub(crate) fn put(name: &str, port: i32) -> Operation {
@@ -145,5 +171,7 @@ pub(crate) fn put(name: &str, port: i32) -> Operation {
 }
 
 pub(crate) fn delete(name: &str) -> Operation {
-    Operation::Delete { key: format!("{ROOT}k8s/service/{name}/namespace/default") }
+    Operation::Delete {
+        key: format!("{ROOT}k8s/service/{name}/namespace/default"),
+    }
 }

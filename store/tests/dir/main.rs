@@ -1,6 +1,10 @@
 //! The folder store as its users see it: files change, and the watch reports changes of objects.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails"
+)]
 
 use std::{
     fs,
@@ -10,8 +14,8 @@ use std::{
 };
 
 use contiv_store::{
-    Batch, Change, Condition, Entry, Operation, Problem, Store, StoreError, Transaction, WatchEvent,
-    WatchStream,
+    Batch, Change, Condition, Entry, Operation, Problem, Store, StoreError, Transaction,
+    WatchEvent, WatchStream,
     dir::{DirOptions, DirStore, LoadSaved},
     manifest::Links,
 };

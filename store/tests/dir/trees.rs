@@ -39,7 +39,10 @@ async fn mounted_config_map_changes_in_one_step() {
         symlink(&name, root.join("..data_tmp")).unwrap();
         fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
     };
-    version(1, &[("a.yaml", service("a", 1)), ("b.yaml", service("b", 1))]);
+    version(
+        1,
+        &[("a.yaml", service("a", 1)), ("b.yaml", service("b", 1))],
+    );
     for file in ["a.yaml", "b.yaml"] {
         symlink(format!("..data/{file}"), folder.path(file)).unwrap();
     }
@@ -48,11 +51,17 @@ async fn mounted_config_map_changes_in_one_step() {
         seen.extend(folder.next_change().await);
     }
     assert_eq!(seen, ["put a 1", "put b 1"]);
-    version(2, &[("a.yaml", service("a", 2)), ("b.yaml", service("b", 2))]);
+    version(
+        2,
+        &[("a.yaml", service("a", 2)), ("b.yaml", service("b", 2))],
+    );
     assert_eq!(folder.next_change().await, ["put a 2", "put b 2"]);
     fs::remove_dir_all(folder.path("..2024_1")).unwrap();
     folder.assert_quiet().await;
-    version(3, &[("a.yaml", service("a", 3)), ("b.yaml", service("b", 2))]);
+    version(
+        3,
+        &[("a.yaml", service("a", 3)), ("b.yaml", service("b", 2))],
+    );
     assert_eq!(folder.next_change().await, ["put a 3"]);
 }
 
@@ -63,7 +72,10 @@ async fn file_behind_link_is_watched_too() {
     fs::write(&target, service("web", 1)).unwrap();
     let outer = TempDir::new().unwrap();
     let root = outer.path().to_owned();
-    let options = DirOptions { links: Links::Anywhere, ..DirOptions::default() };
+    let options = DirOptions {
+        links: Links::Anywhere,
+        ..DirOptions::default()
+    };
     let mut folder = Folder::open_with(outer, root, options).await;
     symlink(&target, folder.path("web.yaml")).unwrap();
     assert_eq!(folder.next_change().await, ["put web 1"]);
@@ -86,7 +98,10 @@ async fn folder_that_goes_keeps_its_state_and_is_found_again() {
     let mut folder = Folder::open(outer, root.clone()).await;
     fs::rename(&root, folder.outer.path().join("old")).unwrap();
     let problems = folder.next_problems().await;
-    assert!(problems[0].reason.starts_with("cannot be read"), "{problems:?}");
+    assert!(
+        problems[0].reason.starts_with("cannot be read"),
+        "{problems:?}"
+    );
     assert_eq!(folder.ports().await, [("web".to_owned(), 1)]);
     fs::create_dir(folder.outer.path().join("new")).unwrap();
     fs::write(folder.outer.path().join("new/web.yaml"), service("web", 2)).unwrap();
@@ -115,7 +130,10 @@ async fn file_behind_two_links_changes_both() {
 #[tokio::test]
 async fn file_open_in_moved_folder_is_forgotten() {
     let mut folder = Folder::with(&[("a/web.yaml", &service("web", 1))]).await;
-    let mut writer = fs::OpenOptions::new().append(true).open(folder.path("a/web.yaml")).unwrap();
+    let mut writer = fs::OpenOptions::new()
+        .append(true)
+        .open(folder.path("a/web.yaml"))
+        .unwrap();
     std::io::Write::write_all(&mut writer, b"# more\n").unwrap();
     folder.assert_quiet().await;
     let elsewhere = TempDir::new().unwrap();
@@ -127,9 +145,15 @@ async fn file_open_in_moved_folder_is_forgotten() {
 
 #[tokio::test]
 async fn folder_replaced_under_open_file_is_read() {
-    let mut folder =
-        Folder::with(&[("a/web.yaml", &service("web", 1)), (".b/web.yaml", &service("web", 2))]).await;
-    let mut writer = fs::OpenOptions::new().append(true).open(folder.path("a/web.yaml")).unwrap();
+    let mut folder = Folder::with(&[
+        ("a/web.yaml", &service("web", 1)),
+        (".b/web.yaml", &service("web", 2)),
+    ])
+    .await;
+    let mut writer = fs::OpenOptions::new()
+        .append(true)
+        .open(folder.path("a/web.yaml"))
+        .unwrap();
     std::io::Write::write_all(&mut writer, b"# more\n").unwrap();
     folder.assert_quiet().await;
     let elsewhere = TempDir::new().unwrap();

@@ -21,7 +21,10 @@ fn store(endpoint: String) -> EtcdStore {
 }
 
 async fn put(etcd: &Etcd, key: &str) -> i64 {
-    let write = Operation::Put { key: key.to_owned(), value: Bytes::from_static(b"1") };
+    let write = Operation::Put {
+        key: key.to_owned(),
+        value: Bytes::from_static(b"1"),
+    };
     store(etcd.endpoint()).commit(vec![write]).await.unwrap()
 }
 
@@ -70,7 +73,10 @@ async fn idle_watch_through_proxy_is_no_outage() {
     sleep(QUIET_PERIOD).await;
     put(&etcd, "/ours/b").await;
     let event = next(&mut events).await;
-    assert!(matches!(event, FeedEvent::Changed(_)), "no event comes before the change: {event:?}");
+    assert!(
+        matches!(event, FeedEvent::Changed(_)),
+        "no event comes before the change: {event:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

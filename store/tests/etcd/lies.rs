@@ -37,9 +37,16 @@ impl Stage {
         let store: Arc<dyn Store> =
             Arc::new(EtcdStore::new(&[liar.endpoint()], EtcdAccess::default()).unwrap());
         let (mut events, handle) = Feed::start(store, "/");
-        let FeedEvent::Snapshot(list) = next(&mut events).await else { panic!("expected a list") };
+        let FeedEvent::Snapshot(list) = next(&mut events).await else {
+            panic!("expected a list")
+        };
         assert_eq!(list.entries.len(), 3);
-        let mut stage = Self { etcd, liar, events, handle };
+        let mut stage = Self {
+            etcd,
+            liar,
+            events,
+            handle,
+        };
         // So that the watch is open.
         stage.put_delivered("/c", "2").await;
         stage
@@ -52,19 +59,23 @@ impl Stage {
     /// Writes a key, and waits until the feed has delivered it.
     async fn put_delivered(&mut self, key: &str, value: &str) {
         self.put(key, value).await;
-        assert!(matches!(next(&mut self.events).await, FeedEvent::Changed(_)));
+        assert!(matches!(
+            next(&mut self.events).await,
+            FeedEvent::Changed(_)
+        ));
     }
 
     /// Changes the events of the next message for which `rewrite` returns true.
     fn rewrite_events(&self, mut rewrite: impl FnMut(&mut Vec<PbEvent>) -> bool + Send + 'static) {
         let mut is_told = false;
-        self.liar.rewrite_watches(move |response: &mut PbWatchResponse| {
-            let had_events = !response.events.is_empty();
-            if !is_told && had_events {
-                is_told = rewrite(&mut response.events);
-            }
-            !had_events || !response.events.is_empty()
-        });
+        self.liar
+            .rewrite_watches(move |response: &mut PbWatchResponse| {
+                let had_events = !response.events.is_empty();
+                if !is_told && had_events {
+                    is_told = rewrite(&mut response.events);
+                }
+                !had_events || !response.events.is_empty()
+            });
     }
 
     /// Expects that the lie is noticed, by this, and then what the store really has.
@@ -72,7 +83,10 @@ impl Stage {
         let repaired = timeout(NOTICE_LIMIT, async {
             loop {
                 match next(&mut self.events).await {
-                    FeedEvent::Inconsistent { inconsistency, reason } => break (inconsistency, reason),
+                    FeedEvent::Inconsistent {
+                        inconsistency,
+                        reason,
+                    } => break (inconsistency, reason),
                     FeedEvent::Changed(_) => {}
                     other => panic!("expected that the lie is noticed: {other:?}"),
                 }
@@ -81,14 +95,19 @@ impl Stage {
         let (inconsistency, reason) = repaired.await.unwrap();
         assert_eq!(inconsistency, expected, "{reason}");
         assert!(reason.contains(key), "{reason}");
-        let FeedEvent::Snapshot(list) = next(&mut self.events).await else { panic!("expected a list") };
+        let FeedEvent::Snapshot(list) = next(&mut self.events).await else {
+            panic!("expected a list")
+        };
         let truth = EtcdStore::new(&[self.etcd.endpoint()], EtcdAccess::default()).unwrap();
         assert_eq!(list, truth.list("/").await.unwrap());
     }
 }
 
 fn is_of(event: &PbEvent, key: &str) -> bool {
-    event.kv.as_ref().is_some_and(|pair| pair.key == key.as_bytes())
+    event
+        .kv
+        .as_ref()
+        .is_some_and(|pair| pair.key == key.as_bytes())
 }
 
 /// Loses the next event of this key.
@@ -191,7 +210,9 @@ async fn page_without_one_of_its_keys_is_noticed() {
         }
     });
     stage.handle.request_resync();
-    stage.expect_repair(Inconsistency::Count, "/: a page of 3 keys").await;
+    stage
+        .expect_repair(Inconsistency::Count, "/: a page of 3 keys")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,7 +229,10 @@ async fn list_older_than_it_says_is_noticed() {
 async fn list_with_a_key_deleted_before_is_noticed() {
     let mut stage = Stage::start().await;
     stage.etcd.ctl(&["del", "/b"]).await.unwrap();
-    assert!(matches!(next(&mut stage.events).await, FeedEvent::Changed(_)));
+    assert!(matches!(
+        next(&mut stage.events).await,
+        FeedEvent::Changed(_)
+    ));
     stage.liar.read_next_at(5);
     stage.handle.request_resync();
     stage.expect_repair(Inconsistency::OldList, "/b").await;
@@ -251,7 +275,9 @@ async fn lies_without_contradiction_are_noticed_within_a_minute() {
     let altered_value = async {
         let stage = Stage::start().await;
         stage.rewrite_events(|events| {
-            let Some(pair) = &mut events[0].kv else { return false };
+            let Some(pair) = &mut events[0].kv else {
+                return false;
+            };
             pair.value = b"3".to_vec();
             true
         });
@@ -274,9 +300,16 @@ async fn lies_without_contradiction_are_noticed_within_a_minute() {
             true
         });
         stage.put("/b", "2").await;
-        stage.expect_repair(Inconsistency::NotInHistory, "revision 6").await;
+        stage
+            .expect_repair(Inconsistency::NotInHistory, "revision 6")
+            .await;
     };
-    tokio::join!(lost_last_put, lost_deletion, altered_value, invented_deletion);
+    tokio::join!(
+        lost_last_put,
+        lost_deletion,
+        altered_value,
+        invented_deletion
+    );
 }
 
 /// A truthful store is not listed again.
@@ -287,7 +320,9 @@ async fn truthful_store_is_compared_without_a_difference() {
     let mut value = 0;
     while start.elapsed() < Duration::from_secs(55) {
         value += 1;
-        stage.put(["/a", "/b", "/c"][value % 3], &value.to_string()).await;
+        stage
+            .put(["/a", "/b", "/c"][value % 3], &value.to_string())
+            .await;
         let event = next(&mut stage.events).await;
         assert!(matches!(event, FeedEvent::Changed(_)), "{event:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -33,14 +33,29 @@ impl SecuredEtcd {
     async fn start_with(authority: Option<&Authority>, flags: &[&str]) -> Self {
         // A login takes 2 ms instead of 70.
         let flags: Vec<&str> = flags.iter().copied().chain(["--bcrypt-cost=4"]).collect();
-        let etcd = Etcd::start_with(EtcdOptions { authority, flags: &flags }).await.unwrap();
-        let guarded = Self { etcd, folder: tempfile::tempdir().unwrap() };
+        let etcd = Etcd::start_with(EtcdOptions {
+            authority,
+            flags: &flags,
+        })
+        .await
+        .unwrap();
+        let guarded = Self {
+            etcd,
+            folder: tempfile::tempdir().unwrap(),
+        };
         for command in [
             &["user", "add", "root:top"][..],
             &["role", "add", "root"],
             &["user", "grant-role", "root", "root"],
             &["role", "add", "writer"],
-            &["role", "grant-permission", "writer", "readwrite", PREFIX, "--prefix"],
+            &[
+                "role",
+                "grant-permission",
+                "writer",
+                "readwrite",
+                PREFIX,
+                "--prefix",
+            ],
             &["user", "add", "contiv:first"],
             &["user", "grant-role", "contiv", "writer"],
         ] {
@@ -84,12 +99,20 @@ impl SecuredEtcd {
 
 #[track_caller]
 fn expect_put(event: FeedEvent, key: &str) {
-    let FeedEvent::Changed(batch) = event else { panic!("expected a change: {event:?}") };
-    assert!(matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.key == key), "{batch:?}");
+    let FeedEvent::Changed(batch) = event else {
+        panic!("expected a change: {event:?}")
+    };
+    assert!(
+        matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.key == key),
+        "{batch:?}"
+    );
 }
 
 fn write() -> Vec<Operation> {
-    vec![Operation::Put { key: format!("{PREFIX}own"), value: "1".into() }]
+    vec![Operation::Put {
+        key: format!("{PREFIX}own"),
+        value: "1".into(),
+    }]
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +128,9 @@ async fn user_with_minimal_rights_can_list_watch_and_write() {
     guarded.put(&format!("{PREFIX}a")).await;
     expect_put(next(&mut events).await, &format!("{PREFIX}a"));
     let error = store.list("/elsewhere/").await.unwrap_err();
-    assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied")));
+    assert!(
+        matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied"))
+    );
     let mut watch = store.watch("/elsewhere/", 0).await;
     assert!(
         matches!(&mut watch, Err(StoreError::Refused { reason, .. }) if reason.contains("permission denied"))
@@ -117,7 +142,10 @@ async fn token_that_has_expired_is_renewed_for_every_kind_of_request() {
     // Signed tokens expire, used or not.
     let secret = tempfile::NamedTempFile::new().unwrap();
     fs::write(&secret, "the secret that tokens are signed with").unwrap();
-    let flag = format!("--auth-token=jwt,priv-key={},sign-method=HS256,ttl=3s", secret.path().display());
+    let flag = format!(
+        "--auth-token=jwt,priv-key={},sign-method=HS256,ttl=3s",
+        secret.path().display()
+    );
     let guarded = SecuredEtcd::enabled(&[&flag]).await;
     // Each gets its own token now.
     let stores: Vec<EtcdStore> = std::iter::repeat_with(|| guarded.store()).take(6).collect();
@@ -132,7 +160,9 @@ async fn token_that_has_expired_is_renewed_for_every_kind_of_request() {
     stores[1].list(PREFIX).await.unwrap();
     let mut watch = stores[2].watch(PREFIX, revision).await.unwrap();
     stores[3].commit(write()).await.unwrap();
-    assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Changed(batch))) if batch.changes.len() == 1));
+    assert!(
+        matches!(watch.next().await, Some(Ok(WatchEvent::Changed(batch))) if batch.changes.len() == 1)
+    );
     stores[4].grant(Duration::from_secs(60)).await.unwrap();
     stores[5].revoke(lease).await.unwrap();
 }
@@ -190,7 +220,11 @@ async fn password_that_was_changed_counts_without_restart() {
         &["user", "add", "contiv:second"],
         &["user", "grant-role", "contiv", "writer"],
     ] {
-        guarded.etcd.ctl(&[&[ROOT], command].concat()).await.unwrap();
+        guarded
+            .etcd
+            .ctl(&[&[ROOT], command].concat())
+            .await
+            .unwrap();
     }
     let error = store.list(PREFIX).await.unwrap_err().to_string();
     assert!(error.contains("authentication failed"), "{error}");
@@ -208,8 +242,10 @@ async fn password_that_was_changed_counts_without_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd_authentication_can_be_enabled_while_in_use() {
     let guarded = SecuredEtcd::start(&[]).await;
-    let (store, nobody) =
-        (guarded.store(), EtcdStore::new(&[guarded.etcd.endpoint()], EtcdAccess::default()).unwrap());
+    let (store, nobody) = (
+        guarded.store(),
+        EtcdStore::new(&[guarded.etcd.endpoint()], EtcdAccess::default()).unwrap(),
+    );
     store.commit(write()).await.unwrap();
     nobody.commit(write()).await.unwrap();
     guarded.etcd.ctl(&["auth", "enable"]).await.unwrap();
@@ -219,7 +255,10 @@ async fn etcd_authentication_can_be_enabled_while_in_use() {
     assert!(error.contains("user name is empty"), "{error}");
     let nobody = EtcdStore::new(&[guarded.etcd.endpoint()], EtcdAccess::default()).unwrap();
     let error = nobody.list(PREFIX).await.unwrap_err().to_string();
-    assert!(error.ends_with("user name is empty; a user and a password are required"), "{error}");
+    assert!(
+        error.ends_with("user name is empty; a user and a password are required"),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,16 +278,20 @@ async fn user_counts_and_not_one_that_certificate_names() {
     // The user of the certificate has no permissions.
     let nobody = EtcdStore::new(&[guarded.etcd.endpoint()], authority.access()).unwrap();
     let error = nobody.list(PREFIX).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied")));
+    assert!(
+        matches!(&error, StoreError::Refused { reason, .. } if reason.contains("permission denied"))
+    );
 }
 
 /// An etcd whose user `client` may write. Without a user it takes the common name of the connection's certificate for one.
 async fn with_users_of_certificates() -> (Authority, SecuredEtcd) {
     let authority = Authority::new().unwrap();
     let guarded = SecuredEtcd::start_with(Some(&authority), &[]).await;
-    for command in
-        [&["user", "add", "client:any"][..], &["user", "grant-role", "client", "writer"], &["auth", "enable"]]
-    {
+    for command in [
+        &["user", "add", "client:any"][..],
+        &["user", "grant-role", "client", "writer"],
+        &["auth", "enable"],
+    ] {
         guarded.etcd.ctl(command).await.unwrap();
     }
     (authority, guarded)
@@ -289,7 +332,10 @@ async fn renewed_client_certificate_is_used_once_members_can_be_reached() {
     proxy.accept_connections(true);
     let start = Instant::now();
     while is_stranger().await {
-        assert!(start.elapsed() < Duration::from_secs(60), "the new certificate is never used");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the new certificate is never used"
+        );
         sleep(Duration::from_millis(100)).await;
     }
     store.list(PREFIX).await.unwrap();

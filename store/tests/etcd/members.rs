@@ -1,7 +1,14 @@
 //! A feed on a real cluster whose members die, hang or are isolated, one after the other, under continuous writes.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
-#![expect(clippy::print_stdout, reason = "how long things took is worth knowing, and asserted nowhere")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails"
+)]
+#![expect(
+    clippy::print_stdout,
+    reason = "how long things took is worth knowing, and asserted nowhere"
+)]
 
 use std::{
     sync::{
@@ -52,10 +59,21 @@ impl Scenario {
         let (mut events, _handle) = Feed::start(store, "/");
         // A busy machine may elect another leader just then.
         let first = after_outage(&mut events).await;
-        assert!(matches!(&first, FeedEvent::Snapshot(snapshot) if snapshot.entries.is_empty()), "{first:?}");
+        assert!(
+            matches!(&first, FeedEvent::Snapshot(snapshot) if snapshot.entries.is_empty()),
+            "{first:?}"
+        );
         let written = Arc::new(AtomicU64::new(0));
         let writer = tokio::spawn(write(direct, Arc::clone(&written))).abort_handle();
-        Self { etcd, wires, events, delivered: 0, written, writer, outages: Vec::new() }
+        Self {
+            etcd,
+            wires,
+            events,
+            delivered: 0,
+            written,
+            writer,
+            outages: Vec::new(),
+        }
     }
 
     /// Receives until everything written by now and more is delivered. Nothing may be missing.
@@ -63,26 +81,40 @@ impl Scenario {
         let start = Instant::now();
         let enough = self.written.load(Ordering::Relaxed) + 2;
         while self.delivered < enough {
-            let left = EVENT_TIMEOUT.checked_sub(start.elapsed()).expect("the feed does not deliver again");
-            let next = timeout(left, self.events.recv()).await.expect("the feed does not deliver again");
+            let left = EVENT_TIMEOUT
+                .checked_sub(start.elapsed())
+                .expect("the feed does not deliver again");
+            let next = timeout(left, self.events.recv())
+                .await
+                .expect("the feed does not deliver again");
             match next.unwrap().event {
-                FeedEvent::Changed(batch) => batch.changes.iter().for_each(|change| self.deliver(change)),
+                FeedEvent::Changed(batch) => {
+                    batch.changes.iter().for_each(|change| self.deliver(change));
+                }
                 FeedEvent::Down { reason } => {
                     println!("noticed after {:?}: {reason}", start.elapsed());
                     self.outages.push(reason);
                 }
                 FeedEvent::Up => println!("watched again after {:?}", start.elapsed()),
-                other => panic!("nothing was compacted, so there is nothing to list or report: {other:?}"),
+                other => panic!(
+                    "nothing was compacted, so there is nothing to list or report: {other:?}"
+                ),
             }
         }
         println!("all is delivered after {:?}", start.elapsed());
     }
 
     fn deliver(&mut self, change: &Change) {
-        let Change::Put(entry) = change else { panic!("nothing was deleted: {change:?}") };
+        let Change::Put(entry) = change else {
+            panic!("nothing was deleted: {change:?}")
+        };
         let number: u64 = entry.key[1..].parse().unwrap();
         // A write whose answer was lost is repeated.
-        assert!(number <= self.delivered, "{} was lost before {number}", self.delivered);
+        assert!(
+            number <= self.delivered,
+            "{} was lost before {number}",
+            self.delivered
+        );
         self.delivered = self.delivered.max(number + 1);
     }
 }
@@ -96,7 +128,10 @@ impl Drop for Scenario {
 async fn write(endpoints: Vec<String>, written: Arc<AtomicU64>) {
     let store = EtcdStore::new(&endpoints, EtcdAccess::default()).unwrap();
     for number in 0.. {
-        let put = Operation::Put { key: format!("/{number}"), value: "x".into() };
+        let put = Operation::Put {
+            key: format!("/{number}"),
+            value: "x".into(),
+        };
         while store.commit(vec![put.clone()]).await.is_err() {
             sleep(Duration::from_millis(50)).await;
         }
@@ -155,23 +190,47 @@ async fn quiet_watch_stays_open_and_a_dead_one_is_noticed() {
     let wire = Proxy::start(&etcd.endpoint()).await.unwrap();
     let store = Arc::new(EtcdStore::new(&[wire.endpoint()], EtcdAccess::default()).unwrap());
     let (mut events, _handle) = Feed::start(store, "/");
-    assert!(matches!(events.recv().await.unwrap().event, FeedEvent::Snapshot(_)));
+    assert!(matches!(
+        events.recv().await.unwrap().event,
+        FeedEvent::Snapshot(_)
+    ));
     // Longer than the watch's silence limit: the member is probed, and answers.
     let quiet = timeout(Duration::from_secs(16), events.recv()).await;
     assert!(quiet.is_err(), "nothing happened: {quiet:?}");
     wire.stall();
     let start = Instant::now();
-    let FeedEvent::Down { reason } = timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event
+    let FeedEvent::Down { reason } = timeout(EVENT_TIMEOUT, events.recv())
+        .await
+        .unwrap()
+        .unwrap()
+        .event
     else {
         panic!("expected an outage")
     };
     println!("a dead watch was noticed after {:?}", start.elapsed());
-    assert!(reason.ends_with("the watch has sent nothing for 6s"), "{reason}");
+    assert!(
+        reason.ends_with("the watch has sent nothing for 6s"),
+        "{reason}"
+    );
     etcd.ctl(&["put", "/a", "1"]).await.unwrap();
     wire.flow();
-    assert_eq!(timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event, FeedEvent::Up);
-    let next = timeout(EVENT_TIMEOUT, events.recv()).await.unwrap().unwrap().event;
-    assert!(matches!(&next, FeedEvent::Changed(batch) if batch.changes.len() == 1), "{next:?}");
+    assert_eq!(
+        timeout(EVENT_TIMEOUT, events.recv())
+            .await
+            .unwrap()
+            .unwrap()
+            .event,
+        FeedEvent::Up
+    );
+    let next = timeout(EVENT_TIMEOUT, events.recv())
+        .await
+        .unwrap()
+        .unwrap()
+        .event;
+    assert!(
+        matches!(&next, FeedEvent::Changed(batch) if batch.changes.len() == 1),
+        "{next:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,10 @@ fn store_of(etcd: &Etcd) -> EtcdStore {
 }
 
 fn put(key: impl Into<String>) -> Operation {
-    Operation::Put { key: key.into(), value: Bytes::from_static(b"1") }
+    Operation::Put {
+        key: key.into(),
+        value: Bytes::from_static(b"1"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,7 +37,9 @@ async fn list_compacted_repeatedly_is_never_partial() {
     const KEYS: usize = 40_000;
     let etcd = Arc::new(Etcd::start().await.unwrap());
     let store = store_of(&etcd);
-    commit_in_chunks(&store, (0..KEYS).map(|i| put(format!("/{i:05}"))).collect()).await.unwrap();
+    commit_in_chunks(&store, (0..KEYS).map(|i| put(format!("/{i:05}"))).collect())
+        .await
+        .unwrap();
     let rests = Arc::new(AtomicBool::new(false));
     let compacting = tokio::spawn({
         let (etcd, store, rests) = (Arc::clone(&etcd), store.clone(), Arc::clone(&rests));
@@ -48,9 +53,17 @@ async fn list_compacted_repeatedly_is_never_partial() {
     let (mut events, handle) = Feed::start(Arc::new(store), "/");
     let mut was_compacted = false;
     while !was_compacted {
-        match timeout(EVENT_TIMEOUT, events.recv()).await.expect("a list never fails").unwrap().event {
+        match timeout(EVENT_TIMEOUT, events.recv())
+            .await
+            .expect("a list never fails")
+            .unwrap()
+            .event
+        {
             FeedEvent::Down { reason } => {
-                assert!(reason.contains("its revisions were compacted 5 times"), "{reason}");
+                assert!(
+                    reason.contains("its revisions were compacted 5 times"),
+                    "{reason}"
+                );
                 was_compacted = true;
             }
             // The list was faster.
@@ -76,14 +89,21 @@ async fn list_compacted_repeatedly_is_never_partial() {
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_notification_advances_a_quiet_watch() {
     let flags = ["--experimental-watch-progress-notify-interval=1s"];
-    let etcd = Etcd::start_with(EtcdOptions { flags: &flags, ..EtcdOptions::default() }).await.unwrap();
+    let etcd = Etcd::start_with(EtcdOptions {
+        flags: &flags,
+        ..EtcdOptions::default()
+    })
+    .await
+    .unwrap();
     let store = store_of(&etcd);
     let known = store.commit(vec![put("/ours/a")]).await.unwrap();
     let mut watch = store.watch("/ours/", known).await.unwrap();
     let newest = store.commit(vec![put("/theirs/a")]).await.unwrap();
     let reached = async {
         loop {
-            let WatchEvent::Changed(batch) = watch.next().await.unwrap().unwrap() else { continue };
+            let WatchEvent::Changed(batch) = watch.next().await.unwrap().unwrap() else {
+                continue;
+            };
             assert_eq!(batch.changes, [], "nothing of ours has changed");
             if batch.revision >= newest {
                 return batch.revision;

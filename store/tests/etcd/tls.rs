@@ -1,6 +1,10 @@
 //! The etcd backend with certificates, against a real etcd that requires them.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails"
+)]
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -15,7 +19,12 @@ use contiv_store_testing::{
 use tokio::time::timeout;
 
 async fn start(authority: &Authority) -> Etcd {
-    Etcd::start_with(EtcdOptions { authority: Some(authority), flags: &[] }).await.unwrap()
+    Etcd::start_with(EtcdOptions {
+        authority: Some(authority),
+        flags: &[],
+    })
+    .await
+    .unwrap()
 }
 
 fn store(etcd: &Etcd, access: EtcdAccess) -> EtcdStore {
@@ -23,8 +32,10 @@ fn store(etcd: &Etcd, access: EtcdAccess) -> EtcdStore {
 }
 
 async fn why_unavailable(store: &EtcdStore) -> String {
-    let error =
-        timeout(Duration::from_secs(60), store.list("/")).await.expect("the call did not end").unwrap_err();
+    let error = timeout(Duration::from_secs(60), store.list("/"))
+        .await
+        .expect("the call did not end")
+        .unwrap_err();
     match error {
         StoreError::Unavailable { reason, .. } => reason,
         other => panic!("expected an etcd that cannot be reached: {other}"),
@@ -38,15 +49,30 @@ async fn etcd_with_certificates_is_written_listed_and_watched() {
     let url = etcd.url().parse().unwrap();
     assert!(etcd.url().starts_with("etcds://"));
     // The scheme of the URL enables TLS, independent of the other settings.
-    let store = contiv_store::open(&url, EtcdAccess { tls: false, ..authority.access() }).await.unwrap();
-    let put = Operation::Put { key: "/a".to_owned(), value: "1".into() };
+    let store = contiv_store::open(
+        &url,
+        EtcdAccess {
+            tls: false,
+            ..authority.access()
+        },
+    )
+    .await
+    .unwrap();
+    let put = Operation::Put {
+        key: "/a".to_owned(),
+        value: "1".into(),
+    };
     let revision = store.commit(vec![put.clone()]).await.unwrap();
     assert_eq!(store.list("/").await.unwrap().entries.len(), 1);
     let (mut events, _handle) = Feed::start(Arc::clone(&store), "/");
     assert!(matches!(next(&mut events).await, FeedEvent::Snapshot(s) if s.revision == revision));
     store.commit(vec![put]).await.unwrap();
-    let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
-    assert!(matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.mod_revision == revision + 1));
+    let FeedEvent::Changed(batch) = next(&mut events).await else {
+        panic!("expected a change")
+    };
+    assert!(
+        matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.mod_revision == revision + 1)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,22 +81,44 @@ async fn untrusted_server_is_refused_with_the_reason() {
     let stranger = Authority::new().unwrap();
     let etcd = start(&authority).await;
 
-    let wrong_authority = EtcdAccess { ca_file: Some(stranger.file("ca.pem")), ..authority.access() };
+    let wrong_authority = EtcdAccess {
+        ca_file: Some(stranger.file("ca.pem")),
+        ..authority.access()
+    };
     let reason = why_unavailable(&store(&etcd, wrong_authority)).await;
     assert!(reason.contains("invalid peer certificate"), "{reason}");
 
     // A leaf in place of its authority.
-    let leaf = EtcdAccess { ca_file: Some(authority.file("server.pem")), ..authority.access() };
+    let leaf = EtcdAccess {
+        ca_file: Some(authority.file("server.pem")),
+        ..authority.access()
+    };
     let reason = why_unavailable(&store(&etcd, leaf)).await;
-    assert!(reason.contains("must have the certificate of the authority"), "{reason}");
+    assert!(
+        reason.contains("must have the certificate of the authority"),
+        "{reason}"
+    );
 
-    let system_authorities = EtcdAccess { ca_file: None, ..authority.access() };
+    let system_authorities = EtcdAccess {
+        ca_file: None,
+        ..authority.access()
+    };
     let reason = why_unavailable(&store(&etcd, system_authorities)).await;
-    assert!(reason.contains("invalid peer certificate: UnknownIssuer"), "{reason}");
+    assert!(
+        reason.contains("invalid peer certificate: UnknownIssuer"),
+        "{reason}"
+    );
 
-    let no_certificate = EtcdAccess { cert_file: None, key_file: None, ..authority.access() };
+    let no_certificate = EtcdAccess {
+        cert_file: None,
+        key_file: None,
+        ..authority.access()
+    };
     let reason = why_unavailable(&store(&etcd, no_certificate)).await;
-    assert!(reason.ends_with("(it may not accept this client's certificate)"), "{reason}");
+    assert!(
+        reason.ends_with("(it may not accept this client's certificate)"),
+        "{reason}"
+    );
 
     let wrong_certificate = EtcdAccess {
         cert_file: Some(stranger.file("client.pem")),
@@ -78,10 +126,16 @@ async fn untrusted_server_is_refused_with_the_reason() {
         ..authority.access()
     };
     let reason = why_unavailable(&store(&etcd, wrong_certificate)).await;
-    assert!(reason.ends_with("(it may not accept this client's certificate)"), "{reason}");
+    assert!(
+        reason.ends_with("(it may not accept this client's certificate)"),
+        "{reason}"
+    );
 
     let without_tls = why_unavailable(&store(&etcd, EtcdAccess::default())).await;
-    assert!(without_tls.ends_with("(it may require TLS)"), "{without_tls}");
+    assert!(
+        without_tls.ends_with("(it may require TLS)"),
+        "{without_tls}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,8 +143,15 @@ async fn client_certificate_of_x509_version_1_is_refused_by_name() {
     let authority = Authority::new().unwrap();
     let etcd = start(&authority).await;
     authority.use_version_1().unwrap();
-    let error = store(&etcd, authority.access()).list("/").await.unwrap_err().to_string();
-    assert!(error.contains("the client's certificate is of X.509 version 1"), "{error}");
+    let error = store(&etcd, authority.access())
+        .list("/")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("the client's certificate is of X.509 version 1"),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,8 +167,12 @@ async fn certificates_that_were_all_replaced_count_without_restart() {
         etcd.start_again().await.unwrap();
         etcd.ctl(&["put", &format!("/{round}"), "1"]).await.unwrap();
         assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
-        let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
-        assert!(matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.key == format!("/{round}")));
+        let FeedEvent::Changed(batch) = next(&mut events).await else {
+            panic!("expected a change")
+        };
+        assert!(
+            matches!(batch.changes.as_slice(), [Change::Put(entry)] if entry.key == format!("/{round}"))
+        );
     }
 }
 
@@ -120,14 +185,30 @@ async fn bad_certificate_file_is_reported_and_a_corrected_one_used() {
     let store = store(&etcd, authority.access());
     fs::write(&key, &good[..good.len() / 2]).unwrap();
     let error = store.list("/").await.unwrap_err().to_string();
-    assert_eq!(error, format!("failed to use {}: it holds no PRIVATE KEY in PEM form", key.display()));
+    assert_eq!(
+        error,
+        format!(
+            "failed to use {}: it holds no PRIVATE KEY in PEM form",
+            key.display()
+        )
+    );
     // The file has the right format and invalid content.
-    fs::write(&key, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").unwrap();
+    fs::write(
+        &key,
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+    )
+    .unwrap();
     let error = store.list("/").await.unwrap_err().to_string();
-    assert!(error.contains(&key.display().to_string()) && error.contains("private key"), "{error}");
+    assert!(
+        error.contains(&key.display().to_string()) && error.contains("private key"),
+        "{error}"
+    );
     fs::remove_file(&key).unwrap();
     let error = store.list("/").await.unwrap_err().to_string();
-    assert!(error.starts_with(&format!("failed to read {}", key.display())), "{error}");
+    assert!(
+        error.starts_with(&format!("failed to read {}", key.display())),
+        "{error}"
+    );
     fs::write(&key, good).unwrap();
     store.list("/").await.unwrap();
 }

@@ -13,7 +13,10 @@ async fn tls_and_token_list_and_watch_everything() {
     let mut events = start_feed(open(&server).await);
     assert_eq!(keys(&snapshot(&mut events).await), [key("web")]);
     server.delete("services", "default", "web");
-    assert_eq!(change(&mut events).await, Change::Delete { key: key("web") });
+    assert_eq!(
+        change(&mut events).await,
+        Change::Delete { key: key("web") }
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,12 +27,18 @@ async fn untrusted_server_gets_no_request() {
     let text = fs::read_to_string(&path).unwrap();
     let from = text.find("certificate-authority: ").unwrap();
     let to = from + text[from..].find('}').unwrap();
-    let text =
-        format!("{}certificate-authority: {}{}", &text[..from], other.file("ca.pem").display(), &text[to..]);
+    let text = format!(
+        "{}certificate-authority: {}{}",
+        &text[..from],
+        other.file("ca.pem").display(),
+        &text[to..]
+    );
     let forged = path.with_extension("other");
     fs::write(&forged, text).unwrap();
     let url = format!("kube:{}", forged.display()).parse().unwrap();
-    let store = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
+    let store = contiv_store::open(&url, EtcdAccess::default())
+        .await
+        .unwrap();
     let error = store.list(ROOT).await.unwrap_err().to_string();
     assert!(error.contains("certificate"), "{error}");
     assert_eq!(server.take_requests(), [""; 0]);
@@ -43,7 +52,10 @@ async fn token_that_is_renewed_is_read_again_after_it_was_refused() {
     store.list(ROOT).await.unwrap();
     server.accept_token("second");
     let error = store.list(ROOT).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Refused { reason, .. } if reason.contains("token")), "{error}");
+    assert!(
+        matches!(&error, StoreError::Refused { reason, .. } if reason.contains("token")),
+        "{error}"
+    );
     server.require_token("second").unwrap();
     store.list(ROOT).await.unwrap();
 }
@@ -52,8 +64,16 @@ async fn token_that_is_renewed_is_read_again_after_it_was_refused() {
 async fn missing_permission_is_named_with_the_rule_needed() {
     let server = ApiServer::start().unwrap();
     server.fail_next(1, 403);
-    let error = open(&server).await.list(&Key::prefix(Kind::Service)).await.unwrap_err().to_string();
-    assert!(error.contains("read services") && error.contains("verbs list and watch"), "{error}");
+    let error = open(&server)
+        .await
+        .list(&Key::prefix(Kind::Service))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("read services") && error.contains("verbs list and watch"),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +82,9 @@ async fn request_to_overloaded_server_is_retried() {
     server.put(service("web", "None")).unwrap();
     server.fail_next(2, 429);
     let mut events = start_feed(open(&server).await);
-    assert!(matches!(next(&mut events).await, FeedEvent::Down { reason } if reason.contains("429")));
+    assert!(
+        matches!(next(&mut events).await, FeedEvent::Down { reason } if reason.contains("429"))
+    );
     assert_eq!(keys(&snapshot(&mut events).await), [key("web")]);
 }
 
@@ -72,8 +94,14 @@ async fn kubeconfig_that_is_missing_counts_as_soon_as_it_is_there() {
     let path = server.kubeconfig().unwrap();
     let later = path.with_extension("later");
     let url = format!("kube:{}", later.display()).parse().unwrap();
-    let mut events = start_feed(contiv_store::open(&url, EtcdAccess::default()).await.unwrap());
-    let FeedEvent::Down { reason } = next(&mut events).await else { panic!("expected an outage") };
+    let mut events = start_feed(
+        contiv_store::open(&url, EtcdAccess::default())
+            .await
+            .unwrap(),
+    );
+    let FeedEvent::Down { reason } = next(&mut events).await else {
+        panic!("expected an outage")
+    };
     assert!(reason.contains(&later.display().to_string()), "{reason}");
     fs::rename(path, later).unwrap();
     snapshot(&mut events).await;
@@ -84,22 +112,41 @@ async fn client_certificate_of_x509_version_1_is_refused_by_name() {
     let authority = Authority::new().unwrap();
     authority.use_version_1().unwrap();
     let server = ApiServer::start_with_tls(authority).unwrap();
-    let url = format!("kube:{}", server.kubeconfig_with_certificate().unwrap().display());
-    let store = contiv_store::open(&url.parse().unwrap(), EtcdAccess::default()).await.unwrap();
+    let url = format!(
+        "kube:{}",
+        server.kubeconfig_with_certificate().unwrap().display()
+    );
+    let store = contiv_store::open(&url.parse().unwrap(), EtcdAccess::default())
+        .await
+        .unwrap();
     let error = store.list(ROOT).await.unwrap_err().to_string();
-    assert!(error.contains("the client's certificate is of X.509 version 1"), "{error}");
+    assert!(
+        error.contains("the client's certificate is of X.509 version 1"),
+        "{error}"
+    );
     assert!(!error.contains("private key"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn context_that_kubeconfig_does_not_have_is_named() {
     let server = ApiServer::start().unwrap();
-    let url = format!("{}?context=elsewhere", server.url().unwrap()).parse().unwrap();
-    let store = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
+    let url = format!("{}?context=elsewhere", server.url().unwrap())
+        .parse()
+        .unwrap();
+    let store = contiv_store::open(&url, EtcdAccess::default())
+        .await
+        .unwrap();
     let error = store.list(ROOT).await.unwrap_err().to_string();
     assert!(error.contains("elsewhere"), "{error}");
-    let url = format!("{}?context=here", server.url().unwrap()).parse().unwrap();
-    contiv_store::open(&url, EtcdAccess::default()).await.unwrap().list(ROOT).await.unwrap();
+    let url = format!("{}?context=here", server.url().unwrap())
+        .parse()
+        .unwrap();
+    contiv_store::open(&url, EtcdAccess::default())
+        .await
+        .unwrap()
+        .list(ROOT)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,10 @@ use tokio::{
 use super::*;
 
 async fn cluster(server: &ApiServer) -> KubeCluster {
-    let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
+    let address = KubeAddress {
+        kubeconfig: Some(server.kubeconfig().unwrap()),
+        ..KubeAddress::default()
+    };
     KubeCluster::open(&address).await.unwrap()
 }
 
@@ -28,7 +31,9 @@ async fn pods_are_listed_by_label_and_namespace_in_pages() {
     let server = ApiServer::start().unwrap();
     server.without_cache();
     for number in 0..501 {
-        server.put(pod("a", &format!("agent-{number:03}"), "agent")).unwrap();
+        server
+            .put(pod("a", &format!("agent-{number:03}"), "agent"))
+            .unwrap();
     }
     server.put(pod("b", "agent-501", "agent")).unwrap();
     server.put(pod("b", "web", "web")).unwrap();
@@ -37,8 +42,14 @@ async fn pods_are_listed_by_label_and_namespace_in_pages() {
     assert_eq!((pods.len(), pods[501].name.as_str()), (502, "agent-501"));
     assert_eq!(server.take_requests().len(), 2);
     let pods = cluster.pods(Some("b"), "app=agent").await.unwrap();
-    assert_eq!(pods.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["agent-501"]);
-    assert!(pods[0].is_running() && pods[0].ports["debug"] == 9999, "{pods:?}");
+    assert_eq!(
+        pods.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(),
+        ["agent-501"]
+    );
+    assert!(
+        pods[0].is_running() && pods[0].ports["debug"] == 9999,
+        "{pods:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,8 +78,18 @@ async fn port_is_forwarded_over_tls_and_with_the_token() {
     echo.await.unwrap();
     let exchanges = server.take_exchanges();
     let last = exchanges.last().unwrap();
-    assert!(last.path.ends_with(&format!("/pods/agent/portforward?&ports={port}")), "{}", last.path);
-    assert!(exchanges.iter().all(|exchange| exchange.user_agent.starts_with("contiv/")), "{exchanges:?}");
+    assert!(
+        last.path
+            .ends_with(&format!("/pods/agent/portforward?&ports={port}")),
+        "{}",
+        last.path
+    );
+    assert!(
+        exchanges
+            .iter()
+            .all(|exchange| exchange.user_agent.starts_with("contiv/")),
+        "{exchanges:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,9 +101,19 @@ async fn port_that_refuses_gives_the_kubelets_reason() {
     let pods = cluster.pods(None, "app=agent").await.unwrap();
     let mut forward = cluster.forward(&pods[0], port).await.unwrap();
     let reason = forward.failure.await.unwrap();
-    assert!(reason.contains("forwarding port 1 ") && reason.contains("refused"), "{reason}");
-    assert_eq!(forward.stream.read(&mut [0; 16]).await.unwrap(), 0, "the stream ends");
-    let gone = Pod { name: "gone".to_owned(), ..pods[0].clone() };
+    assert!(
+        reason.contains("forwarding port 1 ") && reason.contains("refused"),
+        "{reason}"
+    );
+    assert_eq!(
+        forward.stream.read(&mut [0; 16]).await.unwrap(),
+        0,
+        "the stream ends"
+    );
+    let gone = Pod {
+        name: "gone".to_owned(),
+        ..pods[0].clone()
+    };
     let error = cluster.forward(&gone, port).await.unwrap_err().to_string();
     assert!(error.contains("pods \"gone\" not found"), "{error}");
 }
@@ -98,9 +129,18 @@ async fn missing_right_is_named() {
         server.deny(resource, Some(403));
     }
     let pods = cluster.pods(None, "app=agent").await.unwrap();
-    let errors = [cluster.nodes().await.unwrap_err(), cluster.forward(&pods[0], 1).await.unwrap_err()];
-    for (error, needed) in errors.into_iter().zip(["list on nodes", "get and create on pods/portforward"]) {
-        assert!(matches!(&error, ClusterError::Forbidden { right, .. } if *right == needed), "{error}");
+    let errors = [
+        cluster.nodes().await.unwrap_err(),
+        cluster.forward(&pods[0], 1).await.unwrap_err(),
+    ];
+    for (error, needed) in errors
+        .into_iter()
+        .zip(["list on nodes", "get and create on pods/portforward"])
+    {
+        assert!(
+            matches!(&error, ClusterError::Forbidden { right, .. } if *right == needed),
+            "{error}"
+        );
     }
     server.deny("pods", Some(503));
     let error = cluster.pods(None, "app=agent").await.unwrap_err();

@@ -20,13 +20,23 @@ async fn changes_are_delivered_in_order() {
     let mut events = start_feed(open(&server).await);
     assert_eq!(keys(&snapshot(&mut events).await), [key("old")]);
     server.put(service("web", "10.96.0.2")).unwrap();
-    let Change::Put(created) = change(&mut events).await else { panic!("expected a put") };
+    let Change::Put(created) = change(&mut events).await else {
+        panic!("expected a put")
+    };
     server.put(service("web", "10.96.0.3")).unwrap();
-    let Change::Put(updated) = change(&mut events).await else { panic!("expected a put") };
-    assert_eq!((created.key.as_str(), updated.key.as_str()), (&*key("web"), &*key("web")));
+    let Change::Put(updated) = change(&mut events).await else {
+        panic!("expected a put")
+    };
+    assert_eq!(
+        (created.key.as_str(), updated.key.as_str()),
+        (&*key("web"), &*key("web"))
+    );
     assert!(created.mod_revision < updated.mod_revision && created.value != updated.value);
     server.delete("services", "default", "old");
-    assert_eq!(change(&mut events).await, Change::Delete { key: key("old") });
+    assert_eq!(
+        change(&mut events).await,
+        Change::Delete { key: key("old") }
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +54,9 @@ async fn cut_connection_loses_no_change_and_needs_no_list() {
     assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     let mut changes = Vec::new();
     while changes.len() < 2 {
-        let FeedEvent::Changed(batch) = next(&mut events).await else { panic!("expected a change") };
+        let FeedEvent::Changed(batch) = next(&mut events).await else {
+            panic!("expected a change")
+        };
         changes.extend(batch.changes);
     }
     assert_eq!(put_key(&changes[0]), key("b"));
@@ -66,7 +78,9 @@ async fn object_deleted_before_compaction_is_missing_in_next_list() {
     server.expire();
     server.reconnect();
     let event = after_outage(&mut events).await;
-    let FeedEvent::Snapshot(listed) = event else { panic!("expected a snapshot: {event:?}") };
+    let FeedEvent::Snapshot(listed) = event else {
+        panic!("expected a snapshot: {event:?}")
+    };
     assert_eq!(keys(&listed), [key("b"), key("c")]);
     server.put(service("d", "None")).unwrap();
     assert_eq!(put_key(&change(&mut events).await), key("d"));
@@ -84,10 +98,19 @@ async fn watch_ended_by_its_timeout_resumes_without_outage() {
     // On average, each of the six types has opened its watch twice.
     while requests.len() < 12 {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        requests.extend(server.take_requests().into_iter().filter(|request| request.contains("watch=true")));
+        requests.extend(
+            server
+                .take_requests()
+                .into_iter()
+                .filter(|request| request.contains("watch=true")),
+        );
     }
     server.put(service("b", "None")).unwrap();
-    assert_eq!(put_key(&change(&mut events).await), key("b"), "no outage was reported before");
+    assert_eq!(
+        put_key(&change(&mut events).await),
+        key("b"),
+        "no outage was reported before"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,10 +128,19 @@ async fn watch_renewed_while_lists_fail_reports_no_outage() {
     let mut requests = Vec::new();
     while requests.len() < 3 {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        requests.extend(server.take_requests().into_iter().filter(|request| request.contains("watch=true")));
+        requests.extend(
+            server
+                .take_requests()
+                .into_iter()
+                .filter(|request| request.contains("watch=true")),
+        );
     }
     server.put(service("c", "None")).unwrap();
-    assert_eq!(put_key(&change(&mut events).await), key("c"), "no outage was reported before");
+    assert_eq!(
+        put_key(&change(&mut events).await),
+        key("c"),
+        "no outage was reported before"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +156,12 @@ async fn backlog_of_many_batches_is_resumed_from_listed_revision() {
         server.put(service("b", "None")).unwrap();
     }
     for _ in 0..2 {
-        drop(store.watch(&prefix, listed.revision).await.expect("no event of the backlog was delivered"));
+        drop(
+            store
+                .watch(&prefix, listed.revision)
+                .await
+                .expect("no event of the backlog was delivered"),
+        );
     }
 }
 
@@ -165,14 +202,18 @@ async fn quiet_watch_is_renewed_from_its_last_bookmark() {
     let newest = server.put(pod("p")).unwrap();
     assert!(put_key(&change(&mut events).await).contains("/pod/p/"));
     server.take_requests();
-    let of_services = |request: &String| request.contains("/services?") && request.contains("watch=true");
+    let of_services =
+        |request: &String| request.contains("/services?") && request.contains("watch=true");
     let mut renewed = Vec::new();
     // The first one after the change may still begin before a bookmark has come.
     while renewed.len() < 2 {
         tokio::time::sleep(Duration::from_millis(20)).await;
         renewed.extend(server.take_requests().into_iter().filter(of_services));
     }
-    assert!(renewed[1].ends_with(&format!("resourceVersion={newest}")), "{newest}: {renewed:?}");
+    assert!(
+        renewed[1].ends_with(&format!("resourceVersion={newest}")),
+        "{newest}: {renewed:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,9 +223,13 @@ async fn object_becoming_unusable_is_a_problem_and_never_a_deletion() {
     let mut events = start_feed(open(&server).await);
     snapshot(&mut events).await;
     server.put(service("web", "10.96.0.999")).unwrap();
-    let Change::Put(entry) = change(&mut events).await else { panic!("expected a put") };
+    let Change::Put(entry) = change(&mut events).await else {
+        panic!("expected a put")
+    };
     assert!(entry.value.is_empty());
-    let FeedEvent::Problems(problems) = next(&mut events).await else { panic!("expected the problem") };
+    let FeedEvent::Problems(problems) = next(&mut events).await else {
+        panic!("expected the problem")
+    };
     assert_eq!(problems[0].source, key("web"));
     server.put(service("web", "10.96.0.2")).unwrap();
     assert!(matches!(change(&mut events).await, Change::Put(entry) if !entry.value.is_empty()));
@@ -201,7 +246,11 @@ async fn endpoints_that_become_a_leader_lock_are_deleted() {
     server.put(endpoints(json!({}))).unwrap();
     let mut events = start_feed(open(&server).await);
     assert_eq!(snapshot(&mut events).await.entries.len(), 1);
-    server.put(endpoints(json!({ "control-plane.alpha.kubernetes.io/leader": "{}" }))).unwrap();
+    server
+        .put(endpoints(
+            json!({ "control-plane.alpha.kubernetes.io/leader": "{}" }),
+        ))
+        .unwrap();
     assert!(matches!(change(&mut events).await, Change::Delete { key } if key.contains("/lock/")));
 }
 
@@ -213,5 +262,10 @@ async fn feed_of_one_type_watches_no_other() {
     server.put(pod("p")).unwrap();
     server.put(service("web", "None")).unwrap();
     assert_eq!(put_key(&change(&mut events).await), key("web"));
-    assert!(server.take_requests().iter().all(|request| request.contains("/services?")));
+    assert!(
+        server
+            .take_requests()
+            .iter()
+            .all(|request| request.contains("/services?"))
+    );
 }

@@ -16,8 +16,10 @@ async fn stage() -> (ApiServer, Receiver<Delivery>, contiv_store::FeedHandle) {
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_that_is_no_list_of_the_type_is_an_outage() {
     let (server, mut events, handle) = stage().await;
-    let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"quota"}"#;
-    let endless = r#"{"kind":"ServiceList","metadata":{"resourceVersion":"5","continue":"a"},"items":[]}"#;
+    let status =
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"quota"}"#;
+    let endless =
+        r#"{"kind":"ServiceList","metadata":{"resourceVersion":"5","continue":"a"},"items":[]}"#;
     for (media_type, answer, expected) in [
         (
             "application/json",
@@ -26,9 +28,17 @@ async fn answer_that_is_no_list_of_the_type_is_an_outage() {
         ),
         ("application/json", status, "quota"),
         ("application/json", "{}", "without a kind"),
-        ("application/json", r#"{"kind":"ServiceList","metadata":{},"items":[]}"#, "no resourceVersion"),
+        (
+            "application/json",
+            r#"{"kind":"ServiceList","metadata":{},"items":[]}"#,
+            "no resourceVersion",
+        ),
         ("application/json", endless, "no last page"),
-        ("text/html", "<html>Sign in</html>", "/api/v1/services was answered with text/html: <html>Sign in"),
+        (
+            "text/html",
+            "<html>Sign in</html>",
+            "/api/v1/services was answered with text/html: <html>Sign in",
+        ),
     ] {
         server.answer_lists("services", Some((media_type, answer)));
         handle.request_resync();
@@ -42,7 +52,10 @@ async fn answer_that_is_no_list_of_the_type_is_an_outage() {
 /// Expects that an event is not believed, and what the server really has.
 async fn expect_repair(events: &mut Receiver<Delivery>, expected: Inconsistency, words: &str) {
     match next(events).await {
-        FeedEvent::Inconsistent { inconsistency, reason } => {
+        FeedEvent::Inconsistent {
+            inconsistency,
+            reason,
+        } => {
             assert_eq!(inconsistency, expected, "{reason}");
             assert!(reason.contains(words), "{reason}");
         }
@@ -79,6 +92,8 @@ async fn event_that_cannot_be_used_leads_to_a_list() {
         expect_repair(&mut events, Inconsistency::Unusable, words).await;
     }
     // The watches of other types go on.
-    server.put(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" } })).unwrap();
+    server
+        .put(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" } }))
+        .unwrap();
     assert!(matches!(change(&mut events).await, Change::Put(_)));
 }

@@ -31,11 +31,19 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
 
 async fn open(server: &ApiServer) -> Arc<dyn Store> {
-    contiv_store::open(&server.url().unwrap().parse().unwrap(), EtcdAccess::default()).await.unwrap()
+    contiv_store::open(
+        &server.url().unwrap().parse().unwrap(),
+        EtcdAccess::default(),
+    )
+    .await
+    .unwrap()
 }
 
 fn with_scope(server: &ApiServer, scope: &Scope) -> KubeStore {
-    let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
+    let address = KubeAddress {
+        kubeconfig: Some(server.kubeconfig().unwrap()),
+        ..KubeAddress::default()
+    };
     KubeStore::new(address, scope)
 }
 
@@ -73,7 +81,11 @@ async fn change(events: &mut Receiver<Delivery>) -> Change {
 }
 
 fn keys(snapshot: &Snapshot) -> Vec<&str> {
-    snapshot.entries.iter().map(|entry| entry.key.as_str()).collect()
+    snapshot
+        .entries
+        .iter()
+        .map(|entry| entry.key.as_str())
+        .collect()
 }
 
 fn start_feed(store: Arc<dyn Store>) -> Receiver<Delivery> {

@@ -20,7 +20,9 @@ fn workload(name: &str) -> Value {
 }
 
 fn workload_key(name: &str) -> String {
-    Key::new(Kind::ExternalWorkload, "default", name).unwrap().to_path()
+    Key::new(Kind::ExternalWorkload, "default", name)
+        .unwrap()
+        .to_path()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,18 +39,35 @@ async fn server_without_the_crd_is_watched_without_outage() {
 async fn external_workloads_are_listed_and_watched() {
     let server = ApiServer::start().unwrap();
     server.put(workload("vm-1")).unwrap();
-    for store in
-        [open(&server).await, Arc::new(with_scope(&server, &Scope::node("n1", "", &KubeAddress::default())))]
-    {
+    for store in [
+        open(&server).await,
+        Arc::new(with_scope(
+            &server,
+            &Scope::node("n1", "", &KubeAddress::default()),
+        )),
+    ] {
         let mut events = start_feed(store);
         let listed = snapshot(&mut events).await;
-        assert_eq!((keys(&listed), &listed.problems[..]), (vec![workload_key("vm-1").as_str()], &[][..]));
+        assert_eq!(
+            (keys(&listed), &listed.problems[..]),
+            (vec![workload_key("vm-1").as_str()], &[][..])
+        );
         let text = String::from_utf8(listed.entries[0].value.to_vec()).unwrap();
-        assert!(text.contains("192.0.2.7") && !text.contains("kubectl") && !text.contains("probe"), "{text}");
+        assert!(
+            text.contains("192.0.2.7") && !text.contains("kubectl") && !text.contains("probe"),
+            "{text}"
+        );
         server.put(workload("vm-2")).unwrap();
-        assert!(matches!(change(&mut events).await, Change::Put(entry) if entry.key == workload_key("vm-2")));
+        assert!(
+            matches!(change(&mut events).await, Change::Put(entry) if entry.key == workload_key("vm-2"))
+        );
         server.delete("externalworkloads", "default", "vm-2");
-        assert_eq!(change(&mut events).await, Change::Delete { key: workload_key("vm-2") });
+        assert_eq!(
+            change(&mut events).await,
+            Change::Delete {
+                key: workload_key("vm-2")
+            }
+        );
     }
 }
 
@@ -71,8 +90,15 @@ async fn denied_type_is_left_out_and_not_taken_for_deleted() {
     server.put(workload("vm-1")).unwrap();
     server.deny("externalworkloads", Some(403));
     let store = open(&server).await;
-    assert_eq!(keys(&store.list(ROOT).await.unwrap()), [key("web")], "other types are listed");
-    let denied = store.list(&Key::prefix(Kind::ExternalWorkload)).await.unwrap_err();
+    assert_eq!(
+        keys(&store.list(ROOT).await.unwrap()),
+        [key("web")],
+        "other types are listed"
+    );
+    let denied = store
+        .list(&Key::prefix(Kind::ExternalWorkload))
+        .await
+        .unwrap_err();
     assert!(
         matches!(&denied, StoreError::Refused { reason, .. } if reason.contains("list and watch")),
         "{denied}"

@@ -32,6 +32,8 @@ async fn expired_version_after_an_outage_is_answered_by_a_list() {
     server.expire();
     server.reconnect();
     let event = after_outage(&mut events).await;
-    let FeedEvent::Snapshot(listed) = event else { panic!("expected the list: {event:?}") };
+    let FeedEvent::Snapshot(listed) = event else {
+        panic!("expected the list: {event:?}")
+    };
     assert_eq!(keys(&listed), [key("a"), key("b")]);
 }

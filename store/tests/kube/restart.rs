@@ -39,7 +39,11 @@ impl RestartingStore {
     fn error(&self) -> StoreError {
         let (endpoint, reason) = ("server".to_owned(), "it restarts".to_owned());
         match self.pause {
-            Some(pause) => StoreError::Busy { endpoint, reason, pause },
+            Some(pause) => StoreError::Busy {
+                endpoint,
+                reason,
+                pause,
+            },
             None => StoreError::Unavailable { endpoint, reason },
         }
     }
@@ -48,7 +52,11 @@ impl RestartingStore {
 impl Store for RestartingStore {
     fn list<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
         self.requests.lock().lists += 1;
-        std::future::ready(Ok(Snapshot { revision: 1, ..Snapshot::default() })).boxed()
+        std::future::ready(Ok(Snapshot {
+            revision: 1,
+            ..Snapshot::default()
+        }))
+        .boxed()
     }
 
     fn watch<'a>(&'a self, _: &'a str, _: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
@@ -87,13 +95,24 @@ async fn restart(duration: Duration, pause: Option<Duration>) -> Vec<Duration> {
         .map(|_| {
             let kube = KubeStore::new(KubeAddress::default(), &agent_scope());
             let (outage, requests) = (start..end, Arc::clone(&requests));
-            Feed::start(Arc::new(RestartingStore { kube, outage, pause, requests }), ROOT)
+            Feed::start(
+                Arc::new(RestartingStore {
+                    kube,
+                    outage,
+                    pause,
+                    requests,
+                }),
+                ROOT,
+            )
         })
         .collect();
     tokio::time::sleep_until(end + Duration::from_secs(60)).await;
     drop(clients);
     let requests = requests.lock();
-    assert_eq!(requests.lists, CLIENTS, "each client lists once, at its start, and resumes its watch");
+    assert_eq!(
+        requests.lists, CLIENTS,
+        "each client lists once, at its start, and resumes its watch"
+    );
     let after = requests.watches.iter().filter(|at| **at >= end);
     let mut delays: Vec<Duration> = after.map(|at| *at - end).collect();
     delays.sort_unstable();
@@ -104,7 +123,12 @@ async fn restart(duration: Duration, pause: Option<Duration>) -> Vec<Duration> {
 /// The most clients that return within 100 ms.
 fn peak(delays: &[Duration]) -> usize {
     let window = Duration::from_millis(100);
-    let from = |first: &Duration| delays.iter().filter(|at| (*first..*first + window).contains(*at)).count();
+    let from = |first: &Duration| {
+        delays
+            .iter()
+            .filter(|at| (*first..*first + window).contains(*at))
+            .count()
+    };
     delays.iter().map(from).max().unwrap()
 }
 
@@ -115,8 +139,14 @@ async fn clients_of_a_restarted_server_return_spread_out() {
         let delays = restart(Duration::from_secs(outage), None).await;
         let (peak, last) = (peak(&delays), delays[CLIENTS - 1]);
         println!("after {outage} s: within {last:?}, {peak} of {CLIENTS} in 100 ms");
-        assert!(peak <= largest_peak, "{peak} within 100 ms, after {outage} s");
-        assert!(last <= Duration::from_secs(latest), "{last:?} after {outage} s");
+        assert!(
+            peak <= largest_peak,
+            "{peak} within 100 ms, after {outage} s"
+        );
+        assert!(
+            last <= Duration::from_secs(latest),
+            "{last:?} after {outage} s"
+        );
     }
 }
 
@@ -156,12 +186,18 @@ async fn watches_resume_without_lists_after_server_restart() {
     server.reconnect();
     assert_eq!(after_outage(&mut events).await, FeedEvent::Up);
     let exchanges = until_watched(&server).await;
-    let requests: Vec<&str> = exchanges.iter().map(|exchange| exchange.path.as_str()).collect();
+    let requests: Vec<&str> = exchanges
+        .iter()
+        .map(|exchange| exchange.path.as_str())
+        .collect();
     let (watches, others): (Vec<&str>, Vec<&str>) =
         requests.iter().partition(|one| one.contains("watch=true"));
     assert_eq!(watches.len(), 3, "{requests:?}");
     for watch in watches {
-        assert!(watch.ends_with(&format!("resourceVersion={version}")), "{watch}");
+        assert!(
+            watch.ends_with(&format!("resourceVersion={version}")),
+            "{watch}"
+        );
     }
     // A list of one object of each type tells the newest version. The last object that was written tells whether the history is
     // still the same.
@@ -177,7 +213,11 @@ async fn watches_resume_without_lists_after_server_restart() {
     others.sort_unstable();
     expected.sort_unstable();
     assert_eq!(others, expected);
-    assert_eq!(server.connections(), connections + 1, "all requests share one new connection");
+    assert_eq!(
+        server.connections(),
+        connections + 1,
+        "all requests share one new connection"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,11 +227,17 @@ async fn retry_after_is_respected_and_connection_is_kept() {
     server.fail_next(1, 429);
     let mut events = start_feed(Arc::new(with_scope(&server, &agent_scope())));
     let reason = down(&mut events).await;
-    assert!(reason.contains("asks for a pause of 2s") && reason.contains("429"), "{reason}");
+    assert!(
+        reason.contains("asks for a pause of 2s") && reason.contains("429"),
+        "{reason}"
+    );
     snapshot(&mut events).await;
     let exchanges = until_watched(&server).await;
     let pause = exchanges[1].received - exchanges[0].received;
-    assert!(pause >= Duration::from_millis(2400), "{pause:?}: Retry-After and a random addition");
+    assert!(
+        pause >= Duration::from_millis(2400),
+        "{pause:?}: Retry-After and a random addition"
+    );
     assert_eq!(server.connections(), 1);
 }
 
@@ -203,8 +249,15 @@ async fn failure_without_retry_after_gets_a_new_connection() {
     let mut events = start_feed(Arc::new(with_scope(&server, &agent_scope())));
     assert!(down(&mut events).await.contains("503"));
     snapshot(&mut events).await;
-    assert!(before.elapsed() >= Duration::from_millis(400), "the usual backoff");
-    assert_eq!(server.connections(), 2, "a load balancer may lead the new one to another server");
+    assert!(
+        before.elapsed() >= Duration::from_millis(400),
+        "the usual backoff"
+    );
+    assert_eq!(
+        server.connections(),
+        2,
+        "a load balancer may lead the new one to another server"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,9 +272,17 @@ async fn connection_with_goaway_is_replaced_without_outage() {
     assert_eq!(change(&mut events).await.key(), key("a"));
     assert_eq!(server.connections(), 1, "running watches go on");
     until_watched(&server).await;
-    assert_eq!(server.connections(), 2, "the next ones share a new connection");
+    assert_eq!(
+        server.connections(),
+        2,
+        "the next ones share a new connection"
+    );
     server.put(service("b", "10.96.0.2")).unwrap();
-    assert_eq!(change(&mut events).await.key(), key("b"), "no outage was reported before");
+    assert_eq!(
+        change(&mut events).await.key(),
+        key("b"),
+        "no outage was reported before"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,10 +298,19 @@ async fn watches_that_end_together_are_reopened_spread_out() {
     while opened.len() < 6 {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let exchanges = server.take_exchanges();
-        opened.extend(exchanges.iter().filter(|one| one.path.contains("watch=true")).map(|one| one.received));
+        opened.extend(
+            exchanges
+                .iter()
+                .filter(|one| one.path.contains("watch=true"))
+                .map(|one| one.received),
+        );
     }
     let spread = opened[5] - opened[0];
     assert!(spread >= Duration::from_millis(100), "{spread:?}");
     server.put(service("a", "10.96.0.1")).unwrap();
-    assert_eq!(change(&mut events).await.key(), key("a"), "no outage was reported before");
+    assert_eq!(
+        change(&mut events).await.key(),
+        key("a"),
+        "no outage was reported before"
+    );
 }

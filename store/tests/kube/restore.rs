@@ -113,7 +113,10 @@ async fn list_older_than_seen_is_refused_after_other_failures_too() {
     let store = open(&server).await;
     store.list(ROOT).await.unwrap();
     let unknown = store.watch(ROOT, 99).await.err();
-    assert!(matches!(unknown, Some(StoreError::Compacted { .. })), "{unknown:?}");
+    assert!(
+        matches!(unknown, Some(StoreError::Compacted { .. })),
+        "{unknown:?}"
+    );
     server.ask_for_pause(Some(1));
     server.fail_next(1, 429);
     let busy = store.list(ROOT).await.unwrap_err();

@@ -29,9 +29,15 @@ fn fill(server: &ApiServer) {
     }
     for (name, labels) in [
         ("headless", json!({ "service.kubernetes.io/headless": "" })),
-        ("of-another-proxy", json!({ "service.kubernetes.io/service-proxy-name": "other" })),
+        (
+            "of-another-proxy",
+            json!({ "service.kubernetes.io/service-proxy-name": "other" }),
+        ),
     ] {
-        let mut of_others = [cluster_service(0, "", &mut random), slice(0, "", &mut random)];
+        let mut of_others = [
+            cluster_service(0, "", &mut random),
+            slice(0, "", &mut random),
+        ];
         for object in &mut of_others {
             object["metadata"]["name"] = name.into();
             object["metadata"]["labels"] = labels.clone();
@@ -145,8 +151,11 @@ impl StartRequests {
             }
             format!("{:>4} KiB  {path}\n", exchange.bytes() / 1024)
         };
-        let (mut watches, lists): (Vec<String>, Vec<String>) =
-            self.exchanges.iter().map(line).partition(|line| line.contains("watch=true"));
+        let (mut watches, lists): (Vec<String>, Vec<String>) = self
+            .exchanges
+            .iter()
+            .map(line)
+            .partition(|line| line.contains("watch=true"));
         watches.sort_unstable();
         let plural = if self.connections == 1 { "" } else { "s" };
         format!(
@@ -162,7 +171,10 @@ impl StartRequests {
 fn without(query: &str, name: &str) -> String {
     match query.split_once(name) {
         Some((before, rest)) => {
-            format!("{before}{name}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
+            format!(
+                "{before}{name}{}",
+                rest.trim_start_matches(|c: char| c.is_ascii_digit())
+            )
         }
         None => query.to_owned(),
     }
@@ -175,11 +187,22 @@ async fn start_agent(server: &ApiServer) -> (Snapshot, StartRequests) {
     let (mut events, _handle) = Feed::start(Arc::new(store), ROOT);
     let listed = snapshot(&mut events).await;
     let mut exchanges = Vec::new();
-    while exchanges.iter().filter(|one: &&Arc<Exchange>| one.path.contains("watch=true")).count() < 3 {
+    while exchanges
+        .iter()
+        .filter(|one: &&Arc<Exchange>| one.path.contains("watch=true"))
+        .count()
+        < 3
+    {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         exchanges.extend(server.take_exchanges());
     }
-    (listed, StartRequests { exchanges, connections: server.connections() - before })
+    (
+        listed,
+        StartRequests {
+            exchanges,
+            connections: server.connections() - before,
+        },
+    )
 }
 
 /// The types that kube-proxy reads, with its selectors.
@@ -201,14 +224,21 @@ fn start_kube_proxy(server: &ApiServer, is_streaming: bool) -> StartRequests {
     for resource in kube_proxy_resources() {
         let lists = format!("{resource}&limit=500&resourceVersion=0");
         // The history of the test server stands for the initial events: it has the same objects.
-        let since = if is_streaming { FIRST_VERSION } else { NEWEST_VERSION };
+        let since = if is_streaming {
+            FIRST_VERSION
+        } else {
+            NEWEST_VERSION
+        };
         let watches = format!("{resource}&{watch}&resourceVersion={since}");
         for path in [lists, watches].into_iter().skip(is_streaming.into()) {
             request(server, &path);
         }
     }
     // kube-proxy speaks HTTP/2, so it needs only one.
-    StartRequests { exchanges: server.take_exchanges(), connections: 1 }
+    StartRequests {
+        exchanges: server.take_exchanges(),
+        connections: 1,
+    }
 }
 
 fn request(server: &ApiServer, path: &str) {
@@ -234,28 +264,53 @@ async fn start_requests_and_bytes_are_as_recorded() {
     let (listed, agents) = start_agent(&server).await;
     let services = SERVICES + 1;
     let slices = SERVICES + 1;
-    assert_eq!(listed.entries.len(), 1 + services + slices, "its own node, and what kube-proxy reads too");
+    assert_eq!(
+        listed.entries.len(),
+        1 + services + slices,
+        "its own node, and what kube-proxy reads too"
+    );
     for exchange in &agents.exchanges {
         assert!(exchange.user_agent.starts_with("contiv/"), "{exchange:?}");
         let is_watch = exchange.path.contains("watch=true");
-        assert_eq!(exchange.accept_encoding, if is_watch { "identity" } else { "gzip" }, "{exchange:?}");
+        assert_eq!(
+            exchange.accept_encoding,
+            if is_watch { "identity" } else { "gzip" },
+            "{exchange:?}"
+        );
         let has_protobuf = !exchange.path.contains("externalworkloads");
-        assert_eq!(exchange.accept.contains("protobuf"), has_protobuf, "{exchange:?}");
+        assert_eq!(
+            exchange.accept.contains("protobuf"),
+            has_protobuf,
+            "{exchange:?}"
+        );
     }
 
     let without_tls = ApiServer::start().unwrap();
     fill(&without_tls);
     without_tls.limit_watches(std::time::Duration::from_millis(100));
-    let (lists, streams) = (start_kube_proxy(&without_tls, false), start_kube_proxy(&without_tls, true));
+    let (lists, streams) = (
+        start_kube_proxy(&without_tls, false),
+        start_kube_proxy(&without_tls, true),
+    );
     let ratio = |one: &StartRequests, other: &StartRequests| one.bytes() * 100 / other.bytes();
     let ratio = ratio(&agents, &lists);
-    assert!(ratio <= MAX_PERCENTAGE, "{ratio} % of the bytes of kube-proxy's lists");
+    assert!(
+        ratio <= MAX_PERCENTAGE,
+        "{ratio} % of the bytes of kube-proxy's lists"
+    );
     let report = [
         agents.report("contiv"),
         lists.report("kube-proxy with lists"),
         streams.report("kube-proxy with streams of initial events"),
     ];
     let recorded = include_str!("start_costs.txt");
-    let recorded: String = recorded.split_inclusive('\n').filter(|line| !line.starts_with('#')).collect();
-    assert_eq!(report.join("\n"), recorded.trim_start(), "in store/tests/kube/start_costs.txt");
+    let recorded: String = recorded
+        .split_inclusive('\n')
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    assert_eq!(
+        report.join("\n"),
+        recorded.trim_start(),
+        "in store/tests/kube/start_costs.txt"
+    );
 }

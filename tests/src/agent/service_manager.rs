@@ -34,30 +34,44 @@ impl ServiceManager {
             _ => {}
         }
         let socket = UnixDatagram::bind(&path).map_err(failed)?;
-        Ok(Self { path, socket, listener: None })
+        Ok(Self {
+            path,
+            socket,
+            listener: None,
+        })
     }
 
     /// A command that starts `program` as the unit does. The unit's priority is set only if the process may do so.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("nice");
-        command.args(["-n", priority()]).arg(program).env_clear().env("NOTIFY_SOCKET", &self.path);
+        command
+            .args(["-n", priority()])
+            .arg(program)
+            .env_clear()
+            .env("NOTIFY_SOCKET", &self.path);
         command
     }
 
     /// Waits until the agent reports that it is ready, and keeps reading so that later messages do not fill the socket.
     pub(super) fn wait_until_ready(&mut self, limit: Duration) -> Result<()> {
         let failed = |error: io::Error| match error.kind() {
-            ErrorKind::WouldBlock => {
-                LabError::TooLate { event: "the agent says that it is ready".to_owned(), limit }
-            }
+            ErrorKind::WouldBlock => LabError::TooLate {
+                event: "the agent says that it is ready".to_owned(),
+                limit,
+            },
             _ => LabError::system(format!("listen at {}", self.path.display()), error),
         };
-        self.socket.set_read_timeout(Some(scaled(limit))).map_err(failed)?;
+        self.socket
+            .set_read_timeout(Some(scaled(limit)))
+            .map_err(failed)?;
         let mut message = [0; 4096];
         loop {
             let length = self.socket.recv(&mut message).map_err(failed)?;
             let message = message.get(..length).unwrap_or_default();
-            if message.split(|byte| *byte == b'\n').any(|line| line == b"READY=1") {
+            if message
+                .split(|byte| *byte == b'\n')
+                .any(|line| line == b"READY=1")
+            {
                 break;
             }
         }
@@ -82,5 +96,7 @@ impl Drop for ServiceManager {
 }
 
 fn priority() -> &'static str {
-    UNIT.lines().find_map(|line| line.strip_prefix("Nice=")).unwrap_or("0")
+    UNIT.lines()
+        .find_map(|line| line.strip_prefix("Nice="))
+        .unwrap_or("0")
 }

@@ -9,7 +9,10 @@ use std::{
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
     cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{Family, Host, Lab, Namespace, Outcome, Protocol, Responder, Result, isolated_program, wait_for},
+    lab::{
+        Family, Host, Lab, Namespace, Outcome, Protocol, Responder, Result, isolated_program,
+        wait_for,
+    },
 };
 
 const PICTURE: &str = "
@@ -70,7 +73,9 @@ fn show(lab: &Lab) -> Result<()> {
     };
     let start = Instant::now();
     manifests.put(&web)?;
-    client(&|outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == fourth.name))?;
+    client(
+        &|outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == fourth.name),
+    )?;
     println!(
         "\n2. pod4 is added to web.yaml. {} after the file was written it answers a client.\n",
         format_duration(start.elapsed())
@@ -78,13 +83,26 @@ fn show(lab: &Lab) -> Result<()> {
     table(lab, &web)?;
 
     let start = Instant::now();
-    manifests.put(&Service { backends: Vec::new(), ..web.clone() })?;
+    manifests.put(&Service {
+        backends: Vec::new(),
+        ..web.clone()
+    })?;
     client(&|outcome| matches!(outcome, Outcome::Refused { .. }))?;
     let change = format_duration(start.elapsed());
-    let refusal =
-        lab.client.ask(Protocol::Tcp, web.address(lab, Frontend::ExternalIp, Family::V4))?.refusal()?;
-    println!("\n3. All backends are removed from web.yaml. {change} later connections are refused at once,");
-    println!("   after {}: no client waits for a timeout.", format_duration(refusal));
+    let refusal = lab
+        .client
+        .ask(
+            Protocol::Tcp,
+            web.address(lab, Frontend::ExternalIp, Family::V4),
+        )?
+        .refusal()?;
+    println!(
+        "\n3. All backends are removed from web.yaml. {change} later connections are refused at once,"
+    );
+    println!(
+        "   after {}: no client waits for a timeout.",
+        format_duration(refusal)
+    );
 
     agent.stop()?;
     let contiv = binary()?;
@@ -107,10 +125,18 @@ fn table(lab: &Lab, service: &Service) -> Result<()> {
         (&lab.client, Frontend::NodePort, "node port", Family::V6),
     ];
     let cells = |cell: &dyn Fn(&Host) -> String| {
-        let padded = service.backends.iter().map(|host| format!("{:<13}", cell(host)));
+        let padded = service
+            .backends
+            .iter()
+            .map(|host| format!("{:<13}", cell(host)));
         padded.collect::<Vec<_>>().concat()
     };
-    println!("   {:<6}   {:<39}{}", "from", "to", cells(&|host| format!("{:>4}", host.name)).trim_end());
+    println!(
+        "   {:<6}   {:<39}{}",
+        "from",
+        "to",
+        cells(&|host| format!("{:>4}", host.name)).trim_end()
+    );
     for (from, frontend, name, family) in ways {
         let address = service.address(lab, frontend, family);
         let answered = from.distribution(Protocol::Tcp, address, CONNECTIONS)?;
@@ -118,12 +144,21 @@ fn table(lab: &Lab, service: &Service) -> Result<()> {
             let count = answered.get(host.name).copied().unwrap_or_default();
             format!("{count:>4} {}", "▇".repeat(count.div_ceil(PER_CHARACTER)))
         });
-        println!("   {:<6} → {name:<12}{:<27}{}", from.host.name, address.to_string(), bars.trim_end());
+        println!(
+            "   {:<6} → {name:<12}{:<27}{}",
+            from.host.name,
+            address.to_string(),
+            bars.trim_end()
+        );
     }
     Ok(())
 }
 
 fn format_duration(duration: Duration) -> String {
     let milliseconds = duration.as_secs_f64() * 1000.0;
-    if milliseconds < 1.0 { format!("{milliseconds:.2} ms") } else { format!("{milliseconds:.0} ms") }
+    if milliseconds < 1.0 {
+        format!("{milliseconds:.2} ms")
+    } else {
+        format!("{milliseconds:.0} ms")
+    }
 }

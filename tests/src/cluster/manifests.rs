@@ -17,10 +17,20 @@ pub struct Manifests {
 impl Manifests {
     /// An empty cluster: only its nodes.
     pub fn new(lab: &Lab) -> Result<Self> {
-        let manifests = Self { folder: scratch("manifests")? };
-        fs::create_dir_all(&manifests.folder).map_err(|error| failed("make", &manifests.folder, error))?;
-        for (host, pods) in [(lab.node.host, &ranges::PODS), (lab.node2.host, &ranges::PODS2)] {
-            manifests.put_node(&NodeManifest { host, pods: Some(pods), zone: None })?;
+        let manifests = Self {
+            folder: scratch("manifests")?,
+        };
+        fs::create_dir_all(&manifests.folder)
+            .map_err(|error| failed("make", &manifests.folder, error))?;
+        for (host, pods) in [
+            (lab.node.host, &ranges::PODS),
+            (lab.node2.host, &ranges::PODS2),
+        ] {
+            manifests.put_node(&NodeManifest {
+                host,
+                pods: Some(pods),
+                zone: None,
+            })?;
         }
         Ok(manifests)
     }
@@ -95,8 +105,9 @@ impl NodeManifest {
             let (v4, v6) = (pods.cidr(Family::V4), pods.cidr(Family::V6));
             format!("podCIDR: {v4}, podCIDRs: [{v4}, '{v6}']")
         });
-        let labels =
-            self.zone.map_or_else(String::new, |zone| format!("topology.kubernetes.io/zone: {zone}"));
+        let labels = self.zone.map_or_else(String::new, |zone| {
+            format!("topology.kubernetes.io/zone: {zone}")
+        });
         format!(
             "apiVersion: v1
 kind: Node

@@ -35,13 +35,22 @@ pub enum Frontend {
 
 impl Frontend {
     /// All of them, for loops.
-    pub const ALL: [Self; 4] = [Self::ClusterIp, Self::ExternalIp, Self::LoadBalancer, Self::NodePort];
+    pub const ALL: [Self; 4] = [
+        Self::ClusterIp,
+        Self::ExternalIp,
+        Self::LoadBalancer,
+        Self::NodePort,
+    ];
 }
 
 impl Service {
     /// A service with these backends.
     pub fn new(name: &'static str, number: u8, backends: &[&'static Host]) -> Self {
-        Self { name, number, backends: backends.to_vec() }
+        Self {
+            name,
+            number,
+            backends: backends.to_vec(),
+        }
     }
 
     /// Its node port.
@@ -53,8 +62,12 @@ impl Service {
     pub fn address(&self, lab: &Lab, frontend: Frontend, family: Family) -> SocketAddr {
         match frontend {
             Frontend::ClusterIp => SocketAddr::new(self.in_range(&ranges::SERVICES, family), PORT),
-            Frontend::ExternalIp => SocketAddr::new(self.in_range(&ranges::EXTERNAL_IPS, family), PORT),
-            Frontend::LoadBalancer => SocketAddr::new(self.in_range(&ranges::LOAD_BALANCERS, family), PORT),
+            Frontend::ExternalIp => {
+                SocketAddr::new(self.in_range(&ranges::EXTERNAL_IPS, family), PORT)
+            }
+            Frontend::LoadBalancer => {
+                SocketAddr::new(self.in_range(&ranges::LOAD_BALANCERS, family), PORT)
+            }
             Frontend::NodePort => lab.node.host.socket(family, self.node_port()),
         }
     }

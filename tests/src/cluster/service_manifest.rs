@@ -71,13 +71,23 @@ impl ServiceManifest {
 
     /// The service and its slices.
     pub(super) fn text(&self) -> String {
-        let pods = self.weights.iter().map(|(host, weight)| pod_text(host, *weight));
-        format!("{}---\n{}{}", self.service_text(), self.slices_text(), pods.collect::<String>())
+        let pods = self
+            .weights
+            .iter()
+            .map(|(host, weight)| pod_text(host, *weight));
+        format!(
+            "{}---\n{}{}",
+            self.service_text(),
+            self.slices_text(),
+            pods.collect::<String>()
+        )
     }
 
     /// Only the slices, one of each family.
     pub(super) fn slices_text(&self) -> String {
-        Family::BOTH.map(|family| self.slice_text(family)).join("---\n")
+        Family::BOTH
+            .map(|family| self.slice_text(family))
+            .join("---\n")
     }
 
     fn service_text(&self) -> String {
@@ -143,17 +153,24 @@ spec:
     fn hints_text(&self, host: &Host) -> String {
         let of_host = self.hints.iter().filter(|hint| hint.backend == host.name);
         let lists = of_host.flat_map(|hint| [("forNodes", hint.nodes), ("forZones", hint.zones)]);
-        joined(lists.filter(|(_, names)| !names.is_empty()).map(|(list, names)| {
-            let names = names.iter().map(|name| format!("{{name: {name}}}"));
-            format!("{list}: [{}]", joined(names))
-        }))
+        joined(
+            lists
+                .filter(|(_, names)| !names.is_empty())
+                .map(|(list, names)| {
+                    let names = names.iter().map(|name| format!("{{name: {name}}}"));
+                    format!("{list}: [{}]", joined(names))
+                }),
+        )
     }
 
     fn slice_text(&self, family: Family) -> String {
         let endpoint = |host: &Host, conditions: &str| {
             let is_pod = self.weights.iter().any(|(pod, _)| *pod == host);
             let reference = if is_pod {
-                format!(", targetRef: {{kind: Pod, namespace: {NAMESPACE}, name: {}}}", host.name)
+                format!(
+                    ", targetRef: {{kind: Pod, namespace: {NAMESPACE}, name: {}}}",
+                    host.name
+                )
             } else {
                 String::new()
             };
@@ -164,7 +181,11 @@ spec:
                 self.hints_text(host),
             )
         };
-        let ready = self.service.backends.iter().map(|host| endpoint(host, "ready: true"));
+        let ready = self
+            .service
+            .backends
+            .iter()
+            .map(|host| endpoint(host, "ready: true"));
         let terminating = self
             .terminating
             .iter()
@@ -188,7 +209,11 @@ endpoints:{endpoints}
             target_port = self.target_port,
             name = self.service.name,
             address_type = address_type(family),
-            endpoints = if endpoints.is_empty() { " []" } else { &endpoints },
+            endpoints = if endpoints.is_empty() {
+                " []"
+            } else {
+                &endpoints
+            },
         )
     }
 }

@@ -45,7 +45,15 @@ impl History {
     pub fn read(lab: &Lab, etcd: &EtcdClient<'_>) -> Result<Self> {
         etcd.put_value(END, "end")?;
         let mut command = Command::new("env");
-        command.args(["ETCDCTL_API=3", "etcdctl", "watch", "--prefix", "/", "--rev=1", "--write-out=fields"]);
+        command.args([
+            "ETCDCTL_API=3",
+            "etcdctl",
+            "watch",
+            "--prefix",
+            "/",
+            "--rev=1",
+            "--write-out=fields",
+        ]);
         let watch = Process::start(&lab.node, "etcd-history", &mut command)?;
         let text = wait_for("the record has been read", EVENT_TIMEOUT, || {
             let text = watch.log();
@@ -71,7 +79,13 @@ impl History {
     /// When one was not.
     pub fn is_of_its_terms(&self, prefixes: &[&str]) -> Result<WriteStats> {
         // A deletion does not show its writer, so only that the lease was held is checked.
-        self.verify(prefixes, |change, holder| if change.is_put { term(&change.value) } else { holder })
+        self.verify(prefixes, |change, holder| {
+            if change.is_put {
+                term(&change.value)
+            } else {
+                holder
+            }
+        })
     }
 
     fn verify(
@@ -84,7 +98,9 @@ impl History {
         for change in &self.0 {
             if change.key == ELECTION {
                 if change.is_put && holder.is_some() {
-                    return Err(LabError::Unexpected(format!("won while another one held it: {change:?}")));
+                    return Err(LabError::Unexpected(format!(
+                        "won while another one held it: {change:?}"
+                    )));
                 }
                 holder = change.is_put.then_some(change.create_revision);
             } else if prefixes.iter().any(|prefix| change.key.starts_with(prefix)) {
@@ -98,7 +114,10 @@ impl History {
                 terms.extend(holder);
             }
         }
-        Ok(WriteStats { writes: count, terms: terms.len() })
+        Ok(WriteStats {
+            writes: count,
+            terms: terms.len(),
+        })
     }
 
     /// Checks that the numbers in the values of each key below these prefixes only grow, so that outdated and repeated writes
@@ -112,13 +131,25 @@ impl History {
         number: impl Fn(&str) -> Option<i64>,
     ) -> Result<usize> {
         let mut newest: BTreeMap<&str, i64> = BTreeMap::new();
-        let is_ours = |change: &&Change| prefixes.iter().any(|prefix| change.key.starts_with(prefix));
-        let puts: Vec<&Change> = self.0.iter().filter(is_ours).filter(|change| change.is_put).collect();
+        let is_ours =
+            |change: &&Change| prefixes.iter().any(|prefix| change.key.starts_with(prefix));
+        let puts: Vec<&Change> = self
+            .0
+            .iter()
+            .filter(is_ours)
+            .filter(|change| change.is_put)
+            .collect();
         for change in &puts {
-            let number = number(&change.value)
-                .ok_or_else(|| LabError::Unexpected(format!("a value without a number: {change:?}")))?;
-            if newest.insert(&change.key, number).is_some_and(|before| before >= number) {
-                return Err(LabError::Unexpected(format!("written twice, or back to what was: {change:?}")));
+            let number = number(&change.value).ok_or_else(|| {
+                LabError::Unexpected(format!("a value without a number: {change:?}"))
+            })?;
+            if newest
+                .insert(&change.key, number)
+                .is_some_and(|before| before >= number)
+            {
+                return Err(LabError::Unexpected(format!(
+                    "written twice, or back to what was: {change:?}"
+                )));
             }
         }
         Ok(puts.len())
@@ -133,11 +164,18 @@ fn term(value: &str) -> Option<i64> {
 fn parse(text: &str) -> Result<Vec<Change>> {
     let mut changes: Vec<Change> = Vec::new();
     for line in text.lines() {
-        let Some((name, value)) = line.split_once(" : ") else { continue };
+        let Some((name, value)) = line.split_once(" : ") else {
+            continue;
+        };
         if name == "\"Type\"" {
-            changes.push(Change { is_put: value == "PUT", ..Change::default() });
+            changes.push(Change {
+                is_put: value == "PUT",
+                ..Change::default()
+            });
         }
-        let Some(change) = changes.last_mut() else { continue };
+        let Some(change) = changes.last_mut() else {
+            continue;
+        };
         // Go's quoting of ASCII text is the same as JSON's.
         let quoted = || {
             serde_json::from_str::<String>(value)
@@ -158,19 +196,47 @@ mod tests {
     use super::*;
 
     fn change(is_put: bool, key: &str, create_revision: i64, value: &str) -> Change {
-        Change { is_put, key: key.to_owned(), create_revision, value: value.to_owned() }
+        Change {
+            is_put,
+            key: key.to_owned(),
+            create_revision,
+            value: value.to_owned(),
+        }
     }
 
     #[test]
     fn proof_finds_slice_that_was_written_outside_of_its_term() {
         let slice = "/slices/a";
-        let of = |term: i64| change(true, slice, 1, &format!(r#"{{"annotations":{{"{TERM}":"{term}"}}}}"#));
-        let (won, lost) = (change(true, ELECTION, 2, "a 7f"), change(false, ELECTION, 0, ""));
+        let of = |term: i64| {
+            change(
+                true,
+                slice,
+                1,
+                &format!(r#"{{"annotations":{{"{TERM}":"{term}"}}}}"#),
+            )
+        };
+        let (won, lost) = (
+            change(true, ELECTION, 2, "a 7f"),
+            change(false, ELECTION, 0, ""),
+        );
         let again = change(true, ELECTION, 9, "b 80");
         let gone = change(false, slice, 0, "");
         let check = |changes: Vec<Change>| History(changes).is_of_its_terms(&["/slices/"]);
-        let good = vec![won.clone(), of(2), gone.clone(), lost.clone(), again.clone(), of(9)];
-        assert_eq!(check(good).ok(), Some(WriteStats { writes: 3, terms: 2 }));
+        let good = vec![
+            won.clone(),
+            of(2),
+            gone.clone(),
+            lost.clone(),
+            again.clone(),
+            of(9),
+        ];
+        assert_eq!(
+            check(good).ok(),
+            Some(WriteStats {
+                writes: 3,
+                terms: 2
+            })
+        );
         for wrong in [
             vec![of(2), won.clone()],
             vec![won.clone(), lost.clone(), of(2)],
@@ -187,11 +253,19 @@ mod tests {
     fn history_check_finds_duplicate_and_backward_writes() {
         let of = |key: &str, number: i64| change(true, key, 1, &number.to_string());
         let check = |changes: Vec<Change>| {
-            History(changes).only_goes_forward(&["/a/"], |value| value.parse().ok()).ok()
+            History(changes)
+                .only_goes_forward(&["/a/"], |value| value.parse().ok())
+                .ok()
         };
         let gone = change(false, "/a/x", 0, "");
         assert_eq!(
-            check(vec![of("/a/x", 1), of("/a/y", 1), gone.clone(), of("/a/x", 2), of("/b", 0)]),
+            check(vec![
+                of("/a/x", 1),
+                of("/a/y", 1),
+                gone.clone(),
+                of("/a/x", 2),
+                of("/b", 0)
+            ]),
             Some(3)
         );
         assert_eq!(check(vec![of("/a/x", 2), of("/a/x", 1)]), None);
@@ -206,7 +280,10 @@ mod tests {
             \"Value\" : \"{\\\"a\\\":1}\"\n\"Lease\" : 0\n\"Type\" : DELETE\n\"Key\" : \"/b\"\n";
         let changes = parse(printed)?;
         assert_eq!(changes.len(), 2);
-        assert_eq!((changes[0].value.as_str(), changes[0].create_revision), ("{\"a\":1}", 3));
+        assert_eq!(
+            (changes[0].value.as_str(), changes[0].create_revision),
+            ("{\"a\":1}", 3)
+        );
         assert!(changes[0].is_put && !changes[1].is_put && changes[1].key == "/b");
         Ok(())
     }

@@ -51,7 +51,9 @@ impl Outcome {
     pub fn answer(self) -> Result<ServerReply> {
         match self {
             Self::Answered { answer, .. } => Ok(answer),
-            other => Err(LabError::Unexpected(format!("expected an answer, got {other:?}"))),
+            other => Err(LabError::Unexpected(format!(
+                "expected an answer, got {other:?}"
+            ))),
         }
     }
 
@@ -59,7 +61,9 @@ impl Outcome {
     pub fn refusal(self) -> Result<Duration> {
         match self {
             Self::Refused { after } => Ok(after),
-            other => Err(LabError::Unexpected(format!("expected a refusal, got {other:?}"))),
+            other => Err(LabError::Unexpected(format!(
+                "expected a refusal, got {other:?}"
+            ))),
         }
     }
 }
@@ -105,7 +109,9 @@ impl Session {
 
     /// Sends a request. This works after a failure too, since a UDP server may come back.
     pub fn ask(&mut self) -> Result<ServerReply> {
-        let line = self.exchange().map_err(|error| LabError::system("ask within a session", error))?;
+        let line = self
+            .exchange()
+            .map_err(|error| LabError::system("ask within a session", error))?;
         parse(&line)
     }
 
@@ -151,7 +157,9 @@ impl Session {
                 let length = socket.recv(&mut buffer)?;
                 Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
             }
-            Self::Sctp(association) => Ok(String::from_utf8_lossy(&association.exchange()?).into_owned()),
+            Self::Sctp(association) => {
+                Ok(String::from_utf8_lossy(&association.exchange()?).into_owned())
+            }
         }
     }
 }
@@ -160,7 +168,10 @@ impl Namespace {
     /// Opens a connection, or a UDP socket with a fixed port, from this namespace.
     pub fn open(&self, protocol: Protocol, server: SocketAddr) -> Result<Session> {
         let failed = |error| {
-            LabError::system(format!("connect from {} to {server} ({protocol:?})", self.host.name), error)
+            LabError::system(
+                format!("connect from {} to {server} ({protocol:?})", self.host.name),
+                error,
+            )
         };
         self.run(|| Session::open(protocol, server, TIME_LIMIT).map_err(failed))
     }
@@ -171,7 +182,12 @@ impl Namespace {
     }
 
     /// The same with another time limit.
-    pub fn ask_within(&self, protocol: Protocol, server: SocketAddr, limit: Duration) -> Result<Outcome> {
+    pub fn ask_within(
+        &self,
+        protocol: Protocol,
+        server: SocketAddr,
+        limit: Duration,
+    ) -> Result<Outcome> {
         self.run(|| ask_from_here(protocol, server, limit))
     }
 
@@ -179,8 +195,17 @@ impl Namespace {
     ///
     /// # Errors
     /// When one gets anything but an answer.
-    pub fn answers(&self, protocol: Protocol, server: SocketAddr, count: usize) -> Result<Vec<ServerReply>> {
-        self.run(|| (0..count).map(|_| ask_from_here(protocol, server, TIME_LIMIT)?.answer()).collect())
+    pub fn answers(
+        &self,
+        protocol: Protocol,
+        server: SocketAddr,
+        count: usize,
+    ) -> Result<Vec<ServerReply>> {
+        self.run(|| {
+            (0..count)
+                .map(|_| ask_from_here(protocol, server, TIME_LIMIT)?.answer())
+                .collect()
+        })
     }
 
     /// The same, and counts the answers of each server.
@@ -198,18 +223,28 @@ impl Namespace {
     }
 }
 
-pub(super) fn ask_from_here(protocol: Protocol, server: SocketAddr, limit: Duration) -> Result<Outcome> {
+pub(super) fn ask_from_here(
+    protocol: Protocol,
+    server: SocketAddr,
+    limit: Duration,
+) -> Result<Outcome> {
     let start = Instant::now();
     let line = Session::open(protocol, server, limit).and_then(|mut session| session.exchange());
     let after = start.elapsed();
     match line {
-        Ok(line) => Ok(Outcome::Answered { answer: parse(&line)?, after }),
+        Ok(line) => Ok(Outcome::Answered {
+            answer: parse(&line)?,
+            after,
+        }),
         Err(error) => match error.kind() {
             ErrorKind::ConnectionRefused => Ok(Outcome::Refused { after }),
             ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => Ok(Outcome::Unreachable),
             ErrorKind::TimedOut | ErrorKind::WouldBlock => Ok(Outcome::TimedOut),
             _ if has_no_such_protocol(&error) => Ok(Outcome::Unreachable),
-            _ => Err(LabError::system(format!("ask {server} ({protocol:?})"), error)),
+            _ => Err(LabError::system(
+                format!("ask {server} ({protocol:?})"),
+                error,
+            )),
         },
     }
 }
@@ -223,6 +258,11 @@ fn has_no_such_protocol(error: &io::Error) -> bool {
 fn parse(line: &str) -> Result<ServerReply> {
     line.trim_end()
         .split_once(' ')
-        .and_then(|(by, source)| Some(ServerReply { by: by.to_owned(), seen_source: source.parse().ok()? }))
+        .and_then(|(by, source)| {
+            Some(ServerReply {
+                by: by.to_owned(),
+                seen_source: source.parse().ok()?,
+            })
+        })
         .ok_or_else(|| LabError::Unexpected(format!("not an answer of a lab server: {line:?}")))
 }

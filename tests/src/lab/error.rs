@@ -50,7 +50,10 @@ pub enum LabError {
 impl LabError {
     /// An error of the system, with the attempted action.
     pub fn system(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::System { action: action.into(), source: source.into() }
+        Self::System {
+            action: action.into(),
+            source: source.into(),
+        }
     }
 }
 

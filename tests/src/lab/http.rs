@@ -54,8 +54,10 @@ impl Namespace {
         body: &str,
     ) -> Result<Response> {
         let failed = |error| LabError::system(format!("{method} http://{server}{path}"), error);
-        let answer = self.run(|| request(scaled(limit), method, server, path, body).map_err(failed))?;
-        parse(&answer).ok_or_else(|| LabError::Unexpected(format!("{method} {path}: not HTTP: {answer:?}")))
+        let answer =
+            self.run(|| request(scaled(limit), method, server, path, body).map_err(failed))?;
+        parse(&answer)
+            .ok_or_else(|| LabError::Unexpected(format!("{method} {path}: not HTTP: {answer:?}")))
     }
 }
 
@@ -81,8 +83,16 @@ fn request(
 
 fn parse(answer: &str) -> Option<Response> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
-    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
-    Some(Response { status, body: body.to_owned() })
+    let status = head
+        .strip_prefix("HTTP/1.")?
+        .split(' ')
+        .nth(1)?
+        .parse()
+        .ok()?;
+    Some(Response {
+        status,
+        body: body.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -92,7 +102,13 @@ mod tests {
     #[test]
     fn answer_is_taken_apart_into_status_and_body() {
         let answer = "HTTP/1.0 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}";
-        assert_eq!(parse(answer), Some(Response { status: 503, body: "{}".to_owned() }));
+        assert_eq!(
+            parse(answer),
+            Some(Response {
+                status: 503,
+                body: "{}".to_owned()
+            })
+        );
         assert_eq!(parse("SSH-2.0-OpenSSH_9.2\r\n"), None);
     }
 }

@@ -42,16 +42,28 @@ pub fn isolated(test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()>
 ///
 /// # Errors
 /// As [`isolated`].
-pub fn isolated_within(limit: Duration, test: &str, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+pub fn isolated_within(
+    limit: Duration,
+    test: &str,
+    body: impl FnOnce(&Lab) -> Result<()>,
+) -> Result<()> {
     if let Some(mark) = env::var_os(MARK_VARIABLE) {
         return run_inside(Path::new(&mark), body);
     }
-    let arguments =
-        [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"].map(OsString::from);
+    let arguments = [
+        test,
+        "--exact",
+        "--include-ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ]
+    .map(OsString::from);
     let mut output =
         tempfile::tempfile().map_err(|error| LabError::system("make a file for output", error))?;
     let outcome = run_again(limit, &USER_NAMESPACE, &arguments, |command| {
-        command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+        command
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?);
         Ok(())
     });
     show(&mut output);
@@ -70,13 +82,30 @@ pub fn isolated_measurement(limit: Duration, body: impl FnOnce(&Lab) -> Result<(
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let all_users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let first_namespace = all_users.split_whitespace().eq(["0", "0", "4294967295"]);
-    program(limit, if is_root && first_namespace { &[] } else { &USER_NAMESPACE }, body)
+    program(
+        limit,
+        if is_root && first_namespace {
+            &[]
+        } else {
+            &USER_NAMESPACE
+        },
+        body,
+    )
 }
 
-fn program(limit: Duration, unshare_options: &[&str], body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
+fn program(
+    limit: Duration,
+    unshare_options: &[&str],
+    body: impl FnOnce(&Lab) -> Result<()>,
+) -> Result<()> {
     match env::var_os(MARK_VARIABLE) {
         Some(mark) => run_inside(Path::new(&mark), body),
-        None => run_again(limit, unshare_options, &env::args_os().skip(1).collect::<Vec<_>>(), |_| Ok(())),
+        None => run_again(
+            limit,
+            unshare_options,
+            &env::args_os().skip(1).collect::<Vec<_>>(),
+            |_| Ok(()),
+        ),
     }
 }
 
@@ -85,8 +114,14 @@ fn run_inside(mark: &Path, body: impl FnOnce(&Lab) -> Result<()>) -> Result<()> 
     fs::write(mark, own_namespace.as_os_str().as_encoded_bytes())
         .map_err(|error| LabError::system(format!("write {}", mark.display()), error))?;
     // `ip netns` keeps its names below /run; logs and state of the lab go there too and vanish with it.
-    mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), None::<&str>)
-        .map_err(|error| LabError::system("mount a tmpfs on /run", error))?;
+    mount(
+        Some("tmpfs"),
+        "/run",
+        Some("tmpfs"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .map_err(|error| LabError::system("mount a tmpfs on /run", error))?;
     let logs = PrintLogsUnlessPassed { passed: false };
     let result = body(&Lab::build()?);
     logs.passed_if(result.is_ok());
@@ -127,14 +162,22 @@ fn run_again(
         .args(["--pdeathsig", "KILL", "unshare"])
         .args(unshare_options)
         .args(["--net", "--mount", "--pid"]);
-    command.args(["--fork", "--kill-child", "--mount-proc"]).arg(env::current_exe().map_err(failed)?);
-    command.args(arguments).env(MARK_VARIABLE, mark.path()).env("PATH", search_path()).stdin(Stdio::null());
+    command
+        .args(["--fork", "--kill-child", "--mount-proc"])
+        .arg(env::current_exe().map_err(failed)?);
+    command
+        .args(arguments)
+        .env(MARK_VARIABLE, mark.path())
+        .env("PATH", search_path())
+        .stdin(Stdio::null());
     redirect(&mut command).map_err(failed)?;
     let status = wait(limit, command.spawn().map_err(failed)?)?;
     let inner_namespace = fs::read(mark.path()).map_err(failed)?;
     if inner_namespace.is_empty() {
         return Err(LabError::NotIsolated(if status.success() {
-            format!("{arguments:?} named no test; the name given to `isolated` must be that of the test")
+            format!(
+                "{arguments:?} named no test; the name given to `isolated` must be that of the test"
+            )
         } else {
             format!(
                 "`unshare` could not make namespaces ({status}). Unprivileged user namespaces must be allowed: \
@@ -144,9 +187,15 @@ fn run_again(
         }));
     }
     if inner_namespace == network_namespace()?.as_os_str().as_encoded_bytes() {
-        return Err(LabError::NotIsolated("the inner run was in the namespace of the outer one".to_owned()));
+        return Err(LabError::NotIsolated(
+            "the inner run was in the namespace of the outer one".to_owned(),
+        ));
     }
-    if status.success() { Ok(()) } else { Err(LabError::Inside(status)) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(LabError::Inside(status))
+    }
 }
 
 /// The search path of an ordinary user lacks the folders of `ip` and `nft`.
@@ -157,7 +206,9 @@ fn search_path() -> OsString {
 }
 
 fn wait(limit: Duration, mut child: Child) -> Result<ExitStatus> {
-    let ended = wait_for("the run inside the namespaces ends", limit, || child.try_wait().transpose());
+    let ended = wait_for("the run inside the namespaces ends", limit, || {
+        child.try_wait().transpose()
+    });
     if ended.is_err() {
         // It may just have ended; then there is nothing to kill.
         let _ = child.kill();
@@ -168,29 +219,48 @@ fn wait(limit: Duration, mut child: Child) -> Result<ExitStatus> {
 
 /// The kernel's name of the network namespace of this process: `net:[…]`.
 fn network_namespace() -> Result<PathBuf> {
-    fs::read_link("/proc/self/ns/net").map_err(|error| LabError::system("read /proc/self/ns/net", error))
+    fs::read_link("/proc/self/ns/net")
+        .map_err(|error| LabError::system("read /proc/self/ns/net", error))
 }
 
 /// Prints with `print!`, which the harness captures and shows when the test fails.
 #[expect(clippy::print_stdout, reason = "this is the output of the test")]
 fn show(output: &mut File) {
     let mut bytes = Vec::new();
-    if output.rewind().and_then(|()| output.read_to_end(&mut bytes)).is_ok() {
+    if output
+        .rewind()
+        .and_then(|()| output.read_to_end(&mut bytes))
+        .is_ok()
+    {
         print!("{}", String::from_utf8_lossy(&bytes));
     }
 }
 
 /// Records in the ledger, if there is one, that this test ran inside and passed.
 fn record(test: &str) -> Result<()> {
-    let Some(ledger) = env::var_os(LEDGER_VARIABLE) else { return Ok(()) };
-    let failed =
-        |error| LabError::system(format!("write to the ledger {}", Path::new(&ledger).display()), error);
+    let Some(ledger) = env::var_os(LEDGER_VARIABLE) else {
+        return Ok(());
+    };
+    let failed = |error| {
+        LabError::system(
+            format!("write to the ledger {}", Path::new(&ledger).display()),
+            error,
+        )
+    };
     let program = env::current_exe().map_err(failed)?;
     // Cargo names the program of a test target `target-hash`.
-    let stem = program.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    let stem = program
+        .file_stem()
+        .and_then(OsStr::to_str)
+        .unwrap_or_default();
     let target = stem.rsplit_once('-').map_or(stem, |(target, _)| target);
-    let mut file = OpenOptions::new().create(true).append(true).open(&ledger).map_err(failed)?;
-    file.write_all(format!("{target}::{test}\n").as_bytes()).map_err(failed)
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&ledger)
+        .map_err(failed)?;
+    file.write_all(format!("{target}::{test}\n").as_bytes())
+        .map_err(failed)
 }
 
 #[cfg(test)]

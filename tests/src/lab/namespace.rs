@@ -40,7 +40,10 @@ impl Namespace {
             work()
         };
         thread::scope(|scope| {
-            scope.spawn(in_namespace).join().unwrap_or_else(|cause| panic::resume_unwind(cause))
+            scope
+                .spawn(in_namespace)
+                .join()
+                .unwrap_or_else(|cause| panic::resume_unwind(cause))
         })
     }
 
@@ -79,7 +82,9 @@ pub(crate) fn run_command(command: &[&str], input: &str) -> Result<String> {
         .map_err(failed)?;
     let text_of = |file: &mut File| {
         let mut bytes = Vec::new();
-        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(failed)?;
+        file.rewind()
+            .and_then(|()| file.read_to_end(&mut bytes))
+            .map_err(failed)?;
         Ok::<_, LabError>(String::from_utf8_lossy(&bytes).into_owned())
     };
     let printed = text_of(&mut output)?;
@@ -87,5 +92,9 @@ pub(crate) fn run_command(command: &[&str], input: &str) -> Result<String> {
         return Ok(printed);
     }
     let output = printed + &text_of(&mut errors)?;
-    Err(LabError::Command { command: text, status, output })
+    Err(LabError::Command {
+        command: text,
+        status,
+        output,
+    })
 }

@@ -161,7 +161,16 @@ const fn pod(name: &'static str, node: u8, number: u8) -> Host {
     Host {
         name,
         v4: Ipv4Addr::new(10, 244, node, number),
-        v6: Ipv6Addr::new(0xfd00, 0x10, 0x244, node as u16, 0, 0, 0, same_digits(number)),
+        v6: Ipv6Addr::new(
+            0xfd00,
+            0x10,
+            0x244,
+            node as u16,
+            0,
+            0,
+            0,
+            same_digits(number),
+        ),
         node: if node == 1 { NODE.name } else { NODE2.name },
     }
 }

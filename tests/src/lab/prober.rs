@@ -97,11 +97,13 @@ impl Namespace {
         let ask = || {
             let mut answered = 0;
             while !done.load(Ordering::Relaxed) {
-                ask_from_here(protocol, server, TIME_LIMIT)?.answer().map_err(|error| {
-                    LabError::Unexpected(format!(
-                        "after {answered} answers from {server} ({protocol:?}): {error}"
-                    ))
-                })?;
+                ask_from_here(protocol, server, TIME_LIMIT)?
+                    .answer()
+                    .map_err(|error| {
+                        LabError::Unexpected(format!(
+                            "after {answered} answers from {server} ({protocol:?}): {error}"
+                        ))
+                    })?;
                 answered += 1;
             }
             Ok(answered)
@@ -113,7 +115,9 @@ impl Namespace {
                 let _end = SetAtEnd(&done);
                 work()
             };
-            let answered = prober.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+            let answered = prober
+                .join()
+                .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
             outcome.and(answered)
         })
     }
@@ -129,7 +133,11 @@ impl Drop for SetAtEnd<'_> {
 }
 
 /// Returns the number of attempts, or the outcome of the last one.
-fn ask_with_retries(protocol: Protocol, server: SocketAddr, retry_mode: RetryMode) -> Result<usize, String> {
+fn ask_with_retries(
+    protocol: Protocol,
+    server: SocketAddr,
+    retry_mode: RetryMode,
+) -> Result<usize, String> {
     let start = Instant::now();
     let (limit, more) = match retry_mode {
         RetryMode::Once(limit) => (limit, Duration::ZERO),
@@ -142,7 +150,10 @@ fn ask_with_retries(protocol: Protocol, server: SocketAddr, retry_mode: RetryMod
             Err(error) => error.to_string(),
         };
         if start.elapsed() >= more {
-            return Err(format!("{instead}, {:?} and {tries} tries after the first packet", start.elapsed()));
+            return Err(format!(
+                "{instead}, {:?} and {tries} tries after the first packet",
+                start.elapsed()
+            ));
         }
         thread::sleep(CONNECTION_INTERVAL);
     }

@@ -42,13 +42,26 @@ impl Process {
     /// Starts a program. A second one of the same name appends to the log of the first.
     pub fn start(namespace: &Namespace, name: &str, command: &mut Command) -> Result<Self> {
         let log = scratch(&format!("log/{name}"))?;
-        let failed = |error| LabError::system(format!("start {name} in {}", namespace.host.name), error);
-        let output = fs::OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
+        let failed =
+            |error| LabError::system(format!("start {name} in {}", namespace.host.name), error);
+        let output = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(failed)?;
         let errors = output.try_clone().map_err(failed)?;
         // In its own process group, so that signals from the terminal do not reach it.
-        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        command
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .process_group(0);
         let child = namespace.run(|| command.spawn().map_err(failed))?;
-        Ok(Self { name: name.to_owned(), child, log })
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log,
+        })
     }
 
     /// Its process ID.
@@ -66,10 +79,11 @@ impl Process {
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let id = Pid::from_raw(self.child.id().cast_signed());
         let stopped = match kill(id, signal) {
-            Ok(()) if signal == Signal::SIGSTOP => {
-                waitid(Id::Pid(id), WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
-                    .map(drop)
-            }
+            Ok(()) if signal == Signal::SIGSTOP => waitid(
+                Id::Pid(id),
+                WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT,
+            )
+            .map(drop),
             result => result,
         };
         stopped.map_err(|error| LabError::system(format!("send {signal} to {}", self.name), error))
@@ -77,8 +91,10 @@ impl Process {
 
     /// Waits until it has ended by itself.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
-        wait_for(&format!("{} ends", self.name), limit, || self.child.try_wait().transpose())?
-            .map_err(|error| LabError::system(format!("wait for {}", self.name), error))
+        wait_for(&format!("{} ends", self.name), limit, || {
+            self.child.try_wait().transpose()
+        })?
+        .map_err(|error| LabError::system(format!("wait for {}", self.name), error))
     }
 
     /// Sends SIGTERM and waits until it has ended.
@@ -105,9 +121,15 @@ impl Drop for Process {
 /// Prints the logs of all programs of the lab.
 #[expect(clippy::print_stderr, reason = "this is the output of a failed test")]
 pub(crate) fn print_logs() {
-    let Ok(logs) = fs::read_dir(PathBuf::from(SCRATCH).join("log")) else { return };
+    let Ok(logs) = fs::read_dir(PathBuf::from(SCRATCH).join("log")) else {
+        return;
+    };
     for log in logs.flatten() {
         let text = fs::read(log.path()).unwrap_or_default();
-        eprintln!("--- log of {} ---\n{}", log.file_name().display(), String::from_utf8_lossy(&text));
+        eprintln!(
+            "--- log of {} ---\n{}",
+            log.file_name().display(),
+            String::from_utf8_lossy(&text)
+        );
     }
 }

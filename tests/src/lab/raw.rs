@@ -29,7 +29,10 @@ impl RawSocket {
     pub fn bind(address: IpAddr, protocol: u8) -> io::Result<Self> {
         let socket = Self::open(address, protocol)?;
         socket.bind(&SocketAddr::new(address, 0).into())?;
-        Ok(Self { socket: socket.into(), is_v4: address.is_ipv4() })
+        Ok(Self {
+            socket: socket.into(),
+            is_v4: address.is_ipv4(),
+        })
     }
 
     /// A socket for packets from and to one peer. It also receives the ICMP errors of its packets.
@@ -39,11 +42,18 @@ impl RawSocket {
     pub fn connect(peer: IpAddr, protocol: u8) -> io::Result<Self> {
         let socket = Self::open(peer, protocol)?;
         socket.connect(&SocketAddr::new(peer, 0).into())?;
-        Ok(Self { socket: socket.into(), is_v4: peer.is_ipv4() })
+        Ok(Self {
+            socket: socket.into(),
+            is_v4: peer.is_ipv4(),
+        })
     }
 
     fn open(address: IpAddr, protocol: u8) -> io::Result<Socket> {
-        let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+        let domain = if address.is_ipv4() {
+            Domain::IPV4
+        } else {
+            Domain::IPV6
+        };
         Socket::new(domain, Type::RAW, Some(Protocol::from(i32::from(protocol))))
     }
 
@@ -68,23 +78,39 @@ impl RawSocket {
     /// # Errors
     /// Those of the kernel.
     pub fn send_to(&self, payload: &[u8], to: IpAddr) -> io::Result<()> {
-        self.socket.send_to(payload, SocketAddr::new(to, 0)).map(drop)
+        self.socket
+            .send_to(payload, SocketAddr::new(to, 0))
+            .map(drop)
     }
 
     /// Waits for a packet for which `read` returns something, and returns that.
     ///
     /// # Errors
     /// The ICMP error of an earlier packet; and [`ErrorKind::TimedOut`] or [`ErrorKind::WouldBlock`] when none came in time.
-    pub fn receive<T>(&self, limit: Duration, read: impl Fn(IpAddr, &[u8]) -> Option<T>) -> io::Result<T> {
+    pub fn receive<T>(
+        &self,
+        limit: Duration,
+        read: impl Fn(IpAddr, &[u8]) -> Option<T>,
+    ) -> io::Result<T> {
         let start = Instant::now();
         let mut buffer = [0; MAX_PACKET];
         loop {
-            let left = limit.checked_sub(start.elapsed()).filter(|left| !left.is_zero());
-            self.socket.set_read_timeout(Some(left.ok_or(ErrorKind::TimedOut)?))?;
+            let left = limit
+                .checked_sub(start.elapsed())
+                .filter(|left| !left.is_zero());
+            self.socket
+                .set_read_timeout(Some(left.ok_or(ErrorKind::TimedOut)?))?;
             let (length, from) = self.socket.recv_from(&mut buffer)?;
             // The kernel includes the header of IPv4, but not that of IPv6.
-            let header = if self.is_v4 { usize::from(buffer[0] & V4_HEADER_LENGTH) * 4 } else { 0 };
-            if let Some(found) = buffer[..length].get(header..).and_then(|payload| read(from.ip(), payload)) {
+            let header = if self.is_v4 {
+                usize::from(buffer[0] & V4_HEADER_LENGTH) * 4
+            } else {
+                0
+            };
+            if let Some(found) = buffer[..length]
+                .get(header..)
+                .and_then(|payload| read(from.ip(), payload))
+            {
                 return Ok(found);
             }
         }

@@ -7,7 +7,11 @@ use super::{LabError, Namespace, Result};
 /// Fails on a kernel older than `wanted` (major, minor), which does not support `what`.
 pub fn need_linux(wanted: (u32, u32), what: &str) -> Result<()> {
     let failed = |errno: Errno| LabError::system("ask for the kernel's release", errno);
-    let release = uname().map_err(failed)?.release().to_string_lossy().into_owned();
+    let release = uname()
+        .map_err(failed)?
+        .release()
+        .to_string_lossy()
+        .into_owned();
     if version(&release).is_none_or(|version| version >= wanted) {
         return Ok(());
     }

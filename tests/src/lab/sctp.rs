@@ -55,7 +55,10 @@ impl Packet {
     fn encode(&self) -> Vec<u8> {
         let (kind, tag_of_peer, cookie) = match &self.message {
             Message::Init => (INIT, 0, None),
-            Message::InitAck { tag_of_peer, cookie } => (INIT_ACK, *tag_of_peer, Some(cookie)),
+            Message::InitAck {
+                tag_of_peer,
+                cookie,
+            } => (INIT_ACK, *tag_of_peer, Some(cookie)),
         };
         let parameter = cookie.map_or(0, |cookie| PARAMETER_HEADER + cookie.len());
         let mut bytes = Vec::new();
@@ -95,11 +98,19 @@ impl Packet {
                 let parameter = COMMON_HEADER + CHUNK;
                 let end = parameter + usize::from(two(parameter + 2)?);
                 let cookie = bytes.get(parameter + PARAMETER_HEADER..end)?.to_vec();
-                Message::InitAck { tag_of_peer: four(4)?, cookie }
+                Message::InitAck {
+                    tag_of_peer: four(4)?,
+                    cookie,
+                }
             }
             _ => return None,
         };
-        Some(Self { source_port: two(0)?, destination_port: two(2)?, tag: four(COMMON_HEADER + 4)?, message })
+        Some(Self {
+            source_port: two(0)?,
+            destination_port: two(2)?,
+            tag: four(COMMON_HEADER + 4)?,
+            message,
+        })
     }
 }
 
@@ -122,10 +133,16 @@ impl Association {
     pub(super) fn open(server: SocketAddr, limit: Duration) -> io::Result<Self> {
         /// Ports are used in turn, so that none is reused while the kernel remembers it.
         static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
-        let port = FIRST_PORT + NEXT_PORT.fetch_add(1, Ordering::Relaxed) % (LAST_PORT - FIRST_PORT);
+        let port =
+            FIRST_PORT + NEXT_PORT.fetch_add(1, Ordering::Relaxed) % (LAST_PORT - FIRST_PORT);
         let socket = RawSocket::connect(server.ip(), SCTP)?;
         let own = SocketAddr::new(socket.local_address()?, port);
-        Ok(Self { socket, own, server, limit })
+        Ok(Self {
+            socket,
+            own,
+            server,
+            limit,
+        })
     }
 
     pub(super) const fn local_address(&self) -> SocketAddr {
@@ -137,25 +154,35 @@ impl Association {
         let (source_port, destination_port) = (self.own.port(), self.server.port());
         // Any number but 0 is valid.
         let tag = u32::from(source_port);
-        let init = Packet { source_port, destination_port, tag, message: Message::Init };
+        let init = Packet {
+            source_port,
+            destination_port,
+            tag,
+            message: Message::Init,
+        };
         match self.socket.send(&init.encode()) {
             // A filter of this host stopped the packet. The next packet shows whether it was rejected or dropped.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
             result => result?,
         }
-        self.socket.receive(self.limit, |_, bytes| match Packet::decode(bytes)? {
-            Packet {
-                source_port,
-                destination_port,
-                message: Message::InitAck { tag_of_peer, cookie },
-                ..
-            } if (source_port, destination_port, tag_of_peer)
-                == (self.server.port(), self.own.port(), tag) =>
-            {
-                Some(cookie)
-            }
-            _ => None,
-        })
+        self.socket
+            .receive(self.limit, |_, bytes| match Packet::decode(bytes)? {
+                Packet {
+                    source_port,
+                    destination_port,
+                    message:
+                        Message::InitAck {
+                            tag_of_peer,
+                            cookie,
+                        },
+                    ..
+                } if (source_port, destination_port, tag_of_peer)
+                    == (self.server.port(), self.own.port(), tag) =>
+                {
+                    Some(cookie)
+                }
+                _ => None,
+            })
     }
 }
 
@@ -168,7 +195,10 @@ pub(super) struct Listener {
 
 impl Listener {
     pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self { socket: RawSocket::bind(address.ip(), SCTP)?, port: address.port() })
+        Ok(Self {
+            socket: RawSocket::bind(address.ip(), SCTP)?,
+            port: address.port(),
+        })
     }
 
     pub(super) const fn socket(&self) -> &RawSocket {
@@ -181,18 +211,31 @@ impl Listener {
         limit: Duration,
         answer: impl FnOnce(SocketAddr) -> String,
     ) -> io::Result<()> {
-        let (peer, tag) = self.socket.receive(limit, |from, bytes| match Packet::decode(bytes)? {
-            Packet { source_port, destination_port, tag, message: Message::Init }
-                if destination_port == self.port =>
-            {
-                Some((SocketAddr::new(from, source_port), tag))
-            }
-            _ => None,
-        })?;
-        let message = Message::InitAck { tag_of_peer: tag, cookie: answer(peer).into_bytes() };
+        let (peer, tag) =
+            self.socket
+                .receive(limit, |from, bytes| match Packet::decode(bytes)? {
+                    Packet {
+                        source_port,
+                        destination_port,
+                        tag,
+                        message: Message::Init,
+                    } if destination_port == self.port => {
+                        Some((SocketAddr::new(from, source_port), tag))
+                    }
+                    _ => None,
+                })?;
+        let message = Message::InitAck {
+            tag_of_peer: tag,
+            cookie: answer(peer).into_bytes(),
+        };
         let (source_port, destination_port) = (self.port, peer.port());
         // Any number but 0 is valid.
-        let reply = Packet { source_port, destination_port, tag: u32::from(self.port), message };
+        let reply = Packet {
+            source_port,
+            destination_port,
+            tag: u32::from(self.port),
+            message,
+        };
         self.socket.send_to(&reply.encode(), peer.ip())
     }
 }
@@ -202,12 +245,20 @@ mod tests {
     use super::*;
 
     fn packet(message: Message) -> Packet {
-        Packet { source_port: 40_000, destination_port: 80, tag: 7, message }
+        Packet {
+            source_port: 40_000,
+            destination_port: 80,
+            tag: 7,
+            message,
+        }
     }
 
     #[test]
     fn sctp_packet_round_trips_and_a_flipped_bit_is_detected() {
-        let ack = Message::InitAck { tag_of_peer: 9, cookie: b"pod1 10.0.0.1:1".to_vec() };
+        let ack = Message::InitAck {
+            tag_of_peer: 9,
+            cookie: b"pod1 10.0.0.1:1".to_vec(),
+        };
         for packet in [packet(Message::Init), packet(ack)] {
             let bytes = packet.encode();
             assert_eq!(Packet::decode(&bytes), Some(packet));
@@ -223,8 +274,16 @@ mod tests {
     #[test]
     fn init_is_as_rfc_draws_it() {
         let bytes = packet(Message::Init).encode();
-        assert_eq!(bytes[..8], [0x9c, 0x40, 0, 80, 0, 0, 0, 0], "ports, and no tag yet");
-        assert_eq!(bytes[12..20], [1, 0, 0, 20, 0, 0, 0, 7], "type, flags, length, tag");
+        assert_eq!(
+            bytes[..8],
+            [0x9c, 0x40, 0, 80, 0, 0, 0, 0],
+            "ports, and no tag yet"
+        );
+        assert_eq!(
+            bytes[12..20],
+            [1, 0, 0, 20, 0, 0, 0, 7],
+            "type, flags, length, tag"
+        );
         assert_eq!(bytes.len(), 32);
     }
 }

@@ -32,9 +32,20 @@ pub struct Server {
 
 impl Server {
     /// Starts a server with this name in a namespace.
-    pub fn start(namespace: &Namespace, name: &str, protocol: Protocol, address: SocketAddr) -> Result<Self> {
+    pub fn start(
+        namespace: &Namespace,
+        name: &str,
+        protocol: Protocol,
+        address: SocketAddr,
+    ) -> Result<Self> {
         let failed = |error| {
-            LabError::system(format!("listen on {address} ({protocol:?}) in {}", namespace.host.name), error)
+            LabError::system(
+                format!(
+                    "listen on {address} ({protocol:?}) in {}",
+                    namespace.host.name
+                ),
+                error,
+            )
         };
         let (open, stop) = UnixStream::pair().map_err(failed)?;
         let name = name.to_owned();
@@ -53,7 +64,10 @@ impl Server {
                 thread::spawn(move || serve_sctp(&listener, &name, &stop))
             }
         };
-        Ok(Self { open: Some(open), thread: Some(thread) })
+        Ok(Self {
+            open: Some(open),
+            thread: Some(thread),
+        })
     }
 }
 
@@ -77,14 +91,18 @@ impl Responder {
         namespaces: impl IntoIterator<Item = &'a Namespace>,
         port: u16,
     ) -> Result<Vec<Self>> {
-        namespaces.into_iter().map(|namespace| Self::start(namespace, port)).collect()
+        namespaces
+            .into_iter()
+            .map(|namespace| Self::start(namespace, port))
+            .collect()
     }
 
     /// Starts all six servers of one host.
     pub fn start(namespace: &Namespace, port: u16) -> Result<Self> {
         let host = namespace.host;
-        let start =
-            |protocol, family| Server::start(namespace, host.name, protocol, host.socket(family, port));
+        let start = |protocol, family| {
+            Server::start(namespace, host.name, protocol, host.socket(family, port))
+        };
         let servers = Protocol::ALL
             .into_iter()
             .flat_map(|protocol| Family::BOTH.map(|family| start(protocol, family)))
@@ -137,8 +155,10 @@ fn serve_sctp(listener: &sctp::Listener, name: &str, stop: &UnixStream) {
 /// Waits for something to read or accept; false if the server must stop.
 fn is_readable_before_stop(socket: BorrowedFd<'_>, stop: &UnixStream) -> bool {
     loop {
-        let mut sources =
-            [PollFd::new(stop.as_fd(), PollFlags::POLLIN), PollFd::new(socket, PollFlags::POLLIN)];
+        let mut sources = [
+            PollFd::new(stop.as_fd(), PollFlags::POLLIN),
+            PollFd::new(socket, PollFlags::POLLIN),
+        ];
         match poll(&mut sources, PollTimeout::NONE) {
             Ok(_) => {}
             Err(Errno::EINTR) => continue,

@@ -41,16 +41,25 @@ impl Lab {
             pod3: Namespace::new(pod3),
             pod4: Namespace::new(pod4),
         };
-        ip(&lab.all().map(|namespace| format!("netns add {}", namespace.host.name)))?;
+        ip(&lab
+            .all()
+            .map(|namespace| format!("netns add {}", namespace.host.name)))?;
         for namespace in lab.all() {
             let forwards = namespace.host == &NODE || namespace.host == &NODE2;
             namespace.run(|| write_settings(forwards))?;
         }
         ip(&external_network(&[&NODE, &NODE2, &CLIENT]))?;
-        lab.node.configure(&node_script(&NODE, 1, &PODS, &NODE2, &ranges::PODS2))?;
-        lab.node2.configure(&node_script(&NODE2, 2, &PODS2, &NODE, &ranges::PODS))?;
+        lab.node
+            .configure(&node_script(&NODE, 1, &PODS, &NODE2, &ranges::PODS2))?;
+        lab.node2
+            .configure(&node_script(&NODE2, 2, &PODS2, &NODE, &ranges::PODS))?;
         lab.client.configure(&client_script())?;
-        for (pod, node) in [(&lab.pod1, 1), (&lab.pod2, 1), (&lab.pod3, 2), (&lab.pod4, 2)] {
+        for (pod, node) in [
+            (&lab.pod1, 1),
+            (&lab.pod2, 1),
+            (&lab.pod3, 2),
+            (&lab.pod4, 2),
+        ] {
             pod.configure(&pod_script(pod.host, node))?;
         }
         Ok(lab)
@@ -63,7 +72,15 @@ impl Lab {
 
     /// Every namespace.
     pub const fn all(&self) -> [&Namespace; 7] {
-        [&self.node, &self.node2, &self.client, &self.pod1, &self.pod2, &self.pod3, &self.pod4]
+        [
+            &self.node,
+            &self.node2,
+            &self.client,
+            &self.pod1,
+            &self.pod2,
+            &self.pod3,
+            &self.pod4,
+        ]
     }
 }
 
@@ -114,14 +131,20 @@ fn external_network(hosts: &[&Host]) -> Vec<String> {
         "link set external up".to_owned(),
     ];
     for Host { name, .. } in hosts {
-        script.push(format!("link add {name} type veth peer name eth0 netns {name}"));
+        script.push(format!(
+            "link add {name} type veth peer name eth0 netns {name}"
+        ));
         script.push(format!("link set {name} master external up"));
     }
     script
 }
 
 fn on_external(host: &Host) -> Vec<String> {
-    let Range { v4_length, v6_length, .. } = ranges::EXTERNAL;
+    let Range {
+        v4_length,
+        v6_length,
+        ..
+    } = ranges::EXTERNAL;
     vec![
         "link set lo up".to_owned(),
         "link set eth0 up".to_owned(),
@@ -130,11 +153,23 @@ fn on_external(host: &Host) -> Vec<String> {
     ]
 }
 
-fn node_script(node: &Host, number: u8, pods: &[Host], other: &Host, pods_of_other: &Range) -> Vec<String> {
+fn node_script(
+    node: &Host,
+    number: u8,
+    pods: &[Host],
+    other: &Host,
+    pods_of_other: &Range,
+) -> Vec<String> {
     let mut script = on_external(node);
-    let Host { v4: ours4, v6: ours6, .. } = pod_gateway(number);
+    let Host {
+        v4: ours4,
+        v6: ours6,
+        ..
+    } = pod_gateway(number);
     for Host { name, v4, v6, .. } in pods {
-        script.push(format!("link add {name} type veth peer name eth0 netns {name}"));
+        script.push(format!(
+            "link add {name} type veth peer name eth0 netns {name}"
+        ));
         script.push(format!("link set {name} up"));
         script.push(format!("addr add {ours4}/32 dev {name}"));
         script.push(format!("addr add {ours6}/128 dev {name} nodad"));
@@ -142,7 +177,11 @@ fn node_script(node: &Host, number: u8, pods: &[Host], other: &Host, pods_of_oth
         script.push(format!("route add {v6}/128 dev {name}"));
     }
     for family in Family::BOTH {
-        script.push(format!("route add {} via {}", pods_of_other.cidr(family), other.address(family)));
+        script.push(format!(
+            "route add {} via {}",
+            pods_of_other.cidr(family),
+            other.address(family)
+        ));
         script.push(format!("route add default via {}", GATEWAY.address(family)));
     }
     script
@@ -152,15 +191,25 @@ fn node_script(node: &Host, number: u8, pods: &[Host], other: &Host, pods_of_oth
 fn client_script() -> Vec<String> {
     let mut script = on_external(&CLIENT);
     for family in Family::BOTH {
-        for range in [ranges::SERVICES, ranges::EXTERNAL_IPS, ranges::LOAD_BALANCERS] {
-            script.push(format!("route add {} via {}", range.cidr(family), NODE.address(family)));
+        for range in [
+            ranges::SERVICES,
+            ranges::EXTERNAL_IPS,
+            ranges::LOAD_BALANCERS,
+        ] {
+            script.push(format!(
+                "route add {} via {}",
+                range.cidr(family),
+                NODE.address(family)
+            ));
         }
     }
     script
 }
 
 fn pod_script(pod: &Host, node: u8) -> Vec<String> {
-    let Host { v4: via4, v6: via6, .. } = pod_gateway(node);
+    let Host {
+        v4: via4, v6: via6, ..
+    } = pod_gateway(node);
     vec![
         "link set lo up".to_owned(),
         "link set eth0 up".to_owned(),

@@ -26,7 +26,11 @@ fn timeout_factor(text: Option<&str>) -> u32 {
 }
 
 /// Polls until `condition` holds; returns how long that took.
-pub fn wait_until(event: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Result<Duration> {
+pub fn wait_until(
+    event: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> bool,
+) -> Result<Duration> {
     let start = Instant::now();
     wait_for(event, limit, || condition().then(|| start.elapsed()))
 }
@@ -40,7 +44,10 @@ pub fn wait_for<T>(event: &str, limit: Duration, mut poll: impl FnMut() -> Optio
             return Ok(found);
         }
         if start.elapsed() >= limit {
-            return Err(LabError::TooLate { event: event.to_owned(), limit });
+            return Err(LabError::TooLate {
+                event: event.to_owned(),
+                limit,
+            });
         }
         thread::sleep(scaled(poll_interval(start.elapsed())).max(begin.elapsed()));
     }
@@ -56,7 +63,14 @@ mod tests {
 
     #[test]
     fn timeout_factor_never_shortens_a_wait() {
-        let texts = [None, Some(""), Some("0"), Some("fast"), Some("-3"), Some("1")];
+        let texts = [
+            None,
+            Some(""),
+            Some("0"),
+            Some("fast"),
+            Some("-3"),
+            Some("1"),
+        ];
         assert!(texts.into_iter().all(|text| timeout_factor(text) == 1));
         assert_eq!(timeout_factor(Some("10")), 10);
     }

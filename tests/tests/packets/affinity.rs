@@ -39,7 +39,9 @@ fn make_clients(lab: &Lab) -> Result<()> {
             })
         })
         .collect();
-    lab.client.exec_with_input(&["ip", "-batch", "-"], &script.join("\n")).map(drop)
+    lab.client
+        .exec_with_input(&["ip", "-batch", "-"], &script.join("\n"))
+        .map(drop)
 }
 
 fn source(client: u8, family: Family) -> String {
@@ -63,7 +65,11 @@ fn ask_all(
             // The route to the server selects the source address.
             let (to, from) = (server.ip().to_string(), source(client, family));
             let via = lab.node.host.address(family).to_string();
-            let way: &[&str] = if to == via { &["dev", "eth0"] } else { &["via", &via] };
+            let way: &[&str] = if to == via {
+                &["dev", "eth0"]
+            } else {
+                &["via", &via]
+            };
             let route = [&["ip", "route", "replace", &to], way, &["src", &from]].concat();
             lab.client.exec(&route)?;
             Ok((client, lab.client.ask(protocol, server)?.answer()?.by))
@@ -76,8 +82,16 @@ fn backends_of(served: &ServerByClient) -> BTreeSet<&str> {
     served.values().map(String::as_str).collect()
 }
 
-fn sticky(name: &'static str, number: u8, timeout: u32, backends: &[&'static Host]) -> ServiceManifest {
-    ServiceManifest { affinity: Some(timeout), ..ServiceManifest::new(Service::new(name, number, backends)) }
+fn sticky(
+    name: &'static str,
+    number: u8,
+    timeout: u32,
+    backends: &[&'static Host],
+) -> ServiceManifest {
+    ServiceManifest {
+        affinity: Some(timeout),
+        ..ServiceManifest::new(Service::new(name, number, backends))
+    }
 }
 
 /// The number of affinity entries in the kernel, which prints the remaining time of each.
@@ -86,7 +100,9 @@ fn remembered(lab: &Lab, family: Family) -> Result<usize> {
         Family::V4 => "affinity4",
         Family::V6 => "affinity6",
     };
-    let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", map])?;
+    let listed = lab
+        .node
+        .exec(&["nft", "list", "map", "inet", "contiv", map])?;
     Ok(listed.matches(" expires ").count())
 }
 
@@ -124,7 +140,12 @@ fn client_keeps_its_backend_on_every_frontend() -> Result<()> {
                     let address = web.address(lab, frontend, at.0);
                     for from in [&lab.pod1, &lab.pod2, &lab.node, &lab.client] {
                         let shares = from.distribution(at.1, address, CONNECTIONS)?;
-                        assert_eq!(shares.len(), 1, "{} -> {address} {at:?}: {shares:?}", from.host.name);
+                        assert_eq!(
+                            shares.len(),
+                            1,
+                            "{} -> {address} {at:?}: {shares:?}",
+                            from.host.name
+                        );
                     }
                 }
                 let first = ask_all(lab, &web, Frontend::NodePort, at)?;
@@ -146,20 +167,31 @@ fn affinity_is_switched_on_and_off_while_service_runs() -> Result<()> {
             let web = Service::new("web", 80, &[]);
             let shares = |frontend| {
                 let address = web.address(lab, frontend, Family::V4);
-                Ok::<_, LabError>(lab.client.distribution(Protocol::Tcp, address, CONNECTIONS)?.len())
+                Ok::<_, LabError>(
+                    lab.client
+                        .distribution(Protocol::Tcp, address, CONNECTIONS)?
+                        .len(),
+                )
             };
-            let frontends = [Frontend::ClusterIp, Frontend::NodePort, Frontend::LoadBalancer];
+            let frontends = [
+                Frontend::ClusterIp,
+                Frontend::NodePort,
+                Frontend::LoadBalancer,
+            ];
             for frontend in frontends {
                 assert!(shares(frontend)? > 1, "{frontend:?}");
             }
-            for (manifest, is_sticky) in
-                [(sticky("web", 80, THREE_HOURS, &three(lab)), true), (plain(lab), false)]
-            {
+            for (manifest, is_sticky) in [
+                (sticky("web", 80, THREE_HOURS, &three(lab)), true),
+                (plain(lab), false),
+            ] {
                 state.put_manifest(&manifest)?;
                 for frontend in frontends {
-                    wait_until(&format!("the change counts: {frontend:?}"), Duration::from_secs(10), || {
-                        shares(frontend).is_ok_and(|shares| (shares == 1) == is_sticky)
-                    })?;
+                    wait_until(
+                        &format!("the change counts: {frontend:?}"),
+                        Duration::from_secs(10),
+                        || shares(frontend).is_ok_and(|shares| (shares == 1) == is_sticky),
+                    )?;
                     assert_eq!(shares(frontend)? == 1, is_sticky, "{frontend:?}");
                 }
             }
@@ -176,7 +208,9 @@ fn new_connection_renews_affinity_and_idle_client_loses_it() -> Result<()> {
         |lab, _, _agent, _| {
             let web = Service::new("web", 80, &[]);
             let ask = || -> Result<Vec<String>> {
-                let flows = FAMILIES_AND_PROTOCOLS.iter().flat_map(|at| Frontend::ALL.map(|f| (f, *at)));
+                let flows = FAMILIES_AND_PROTOCOLS
+                    .iter()
+                    .flat_map(|at| Frontend::ALL.map(|f| (f, *at)));
                 flows
                     .map(|(frontend, (family, protocol))| {
                         let address = web.address(lab, frontend, family);
@@ -192,11 +226,20 @@ fn new_connection_renews_affinity_and_idle_client_loses_it() -> Result<()> {
             }
             let last = Instant::now();
             // Four frontends of each protocol.
-            assert_eq!((remembered(lab, Family::V4)?, remembered(lab, Family::V6)?), (8, 8));
+            assert_eq!(
+                (remembered(lab, Family::V4)?, remembered(lab, Family::V6)?),
+                (8, 8)
+            );
             wait_until("the client is forgotten", Duration::from_secs(20), || {
-                Family::BOTH.iter().all(|family| remembered(lab, *family).is_ok_and(|count| count == 0))
+                Family::BOTH
+                    .iter()
+                    .all(|family| remembered(lab, *family).is_ok_and(|count| count == 0))
             })?;
-            assert!(last.elapsed() > Duration::from_secs(5), "only after its timeout: {:?}", last.elapsed());
+            assert!(
+                last.elapsed() > Duration::from_secs(5),
+                "only after its timeout: {:?}",
+                last.elapsed()
+            );
             Ok(())
         },
     )
@@ -219,7 +262,10 @@ fn affinity_ends_with_endpoint_and_others_keep_theirs() -> Result<()> {
                 let (before, now) = (before?, ask(at)?);
                 for (client, by) in &now {
                     let kept = before[client] != "pod1";
-                    assert_ne!(by, "pod1", "{at:?}: the very next connection goes elsewhere");
+                    assert_ne!(
+                        by, "pod1",
+                        "{at:?}: the very next connection goes elsewhere"
+                    );
                     assert!(
                         !kept || *by == before[client],
                         "{at:?}: client {client} was of {}",
@@ -276,17 +322,27 @@ fn ports_have_affinity_each_unless_service_shares_it() -> Result<()> {
             let annotations = vec![("contiv.io/session-affinity-scope", "service")];
             vec![
                 sticky("each", 80, THREE_HOURS, &three(lab)),
-                ServiceManifest { annotations, ..sticky("shared", 81, THREE_HOURS, &three(lab)) },
+                ServiceManifest {
+                    annotations,
+                    ..sticky("shared", 81, THREE_HOURS, &three(lab))
+                },
             ]
         },
         |lab, state, agent, _| {
-            let (each, shared) = (Service::new("each", 80, &[]), Service::new("shared", 81, &three(lab)));
+            let (each, shared) = (
+                Service::new("each", 80, &[]),
+                Service::new("shared", 81, &three(lab)),
+            );
             for family in Family::BOTH {
                 let ask = |service: &Service, protocol| {
                     ask_all(lab, service, Frontend::ExternalIp, (family, protocol))
                 };
                 // By chance all clients draw the same on both ports once in 10^7 runs.
-                assert_ne!(ask(&each, Protocol::Tcp)?, ask(&each, Protocol::Udp)?, "{family:?}");
+                assert_ne!(
+                    ask(&each, Protocol::Tcp)?,
+                    ask(&each, Protocol::Udp)?,
+                    "{family:?}"
+                );
                 let tcp = ask(&shared, Protocol::Tcp)?;
                 assert_eq!(tcp, ask(&shared, Protocol::Udp)?, "{family:?}");
                 assert!(backends_of(&tcp).len() > 1, "{tcp:?}");
@@ -322,8 +378,16 @@ fn client_address_always_selects_the_same_backend() -> Result<()> {
             for at in FAMILIES_AND_PROTOCOLS {
                 let served = ask_all(lab, &web, Frontend::NodePort, at)?;
                 assert!(backends_of(&served).len() > 1, "{at:?}: {served:?}");
-                assert_eq!(ask_all(lab, &web, Frontend::ClusterIp, at)?, served, "{at:?} at the cluster IP");
-                assert_eq!(ask_all(lab, &web, Frontend::LoadBalancer, at)?, served, "{at:?} at the balancer");
+                assert_eq!(
+                    ask_all(lab, &web, Frontend::ClusterIp, at)?,
+                    served,
+                    "{at:?} at the cluster IP"
+                );
+                assert_eq!(
+                    ask_all(lab, &web, Frontend::LoadBalancer, at)?,
+                    served,
+                    "{at:?} at the balancer"
+                );
                 before.push((at, served));
             }
             let check = |gone: Option<&str>, when: &str| -> Result<()> {
@@ -362,17 +426,24 @@ fn policy_becoming_local_moves_clients_off_remote_backends() -> Result<()> {
             for at in FAMILIES_AND_PROTOCOLS {
                 ask_all(lab, &web, Frontend::LoadBalancer, at)?;
             }
-            let local =
-                ServiceManifest { external_local: true, ..sticky("web", 80, THREE_HOURS, &three(lab)) };
+            let local = ServiceManifest {
+                external_local: true,
+                ..sticky("web", 80, THREE_HOURS, &three(lab))
+            };
             state.put_manifest(&local)?;
             wait_until("the policy is applied", Duration::from_secs(10), || {
-                let listed = lab.node.exec(&["nft", "list", "map", "inet", "contiv", "pick-chains4"]);
+                let listed =
+                    lab.node
+                        .exec(&["nft", "list", "map", "inet", "contiv", "pick-chains4"]);
                 listed.is_ok_and(|map| map.contains("-external-"))
             })?;
             for at in FAMILIES_AND_PROTOCOLS {
                 let served = ask_all(lab, &web, Frontend::LoadBalancer, at)
                     .map_err(|error| LabError::Unexpected(format!("{at:?}: {error}")))?;
-                assert!(!backends_of(&served).contains("pod3"), "{at:?}: pod3 is not here: {served:?}");
+                assert!(
+                    !backends_of(&served).contains("pod3"),
+                    "{at:?}: pod3 is not here: {served:?}"
+                );
             }
             Ok(())
         },

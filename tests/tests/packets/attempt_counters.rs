@@ -19,7 +19,8 @@ use contiv_renderer::{
     },
 };
 use contiv_tests::lab::{
-    Family, Lab, LabError, Namespace, Outcome, Protocol as LabProtocol, Responder, Result, isolated, ranges,
+    Family, Lab, LabError, Namespace, Outcome, Protocol as LabProtocol, Responder, Result,
+    isolated, ranges,
 };
 
 const PORT: u16 = 80;
@@ -43,7 +44,9 @@ fn service(number: u8, backends: &[&Namespace]) -> ContivService {
         backends: backends.clone(),
     };
     ContivService {
-        cluster_ips: Family::BOTH.map(|family| ranges::SERVICES.address(family, number)).into(),
+        cluster_ips: Family::BOTH
+            .map(|family| ranges::SERVICES.address(family, number))
+            .into(),
         external_ips: Family::BOTH.map(|family| balancer(number, family)).into(),
         load_balancer_ips: Family::BOTH.map(|family| balancer(number, family)).into(),
         ports: vec![port(Protocol::Tcp), port(Protocol::Udp)],
@@ -79,8 +82,15 @@ impl At {
     fn frontend(self, lab: &Lab, number: u8, family: Family) -> Frontend {
         let (protocol, address) = (Protocol::Tcp, self.address(lab, number, family).ip());
         match self {
-            Self::NodePort => Frontend::NodePort { protocol, port: node_port(number) },
-            _ => Frontend::Address { address, protocol, port: PORT },
+            Self::NodePort => Frontend::NodePort {
+                protocol,
+                port: node_port(number),
+            },
+            _ => Frontend::Address {
+                address,
+                protocol,
+                port: PORT,
+            },
         }
     }
 }
@@ -88,18 +98,31 @@ impl At {
 /// Programs these services.
 fn program(lab: &Lab, services: &[ContivService]) -> Result<Nftables> {
     let mut state = Snapshot::default();
-    state.node.node_ips = Family::BOTH.map(|family| lab.node.host.address(family)).into();
-    state.node.pod_cidrs =
-        Family::BOTH.iter().flat_map(|family| ranges::PODS.cidr(*family).parse()).collect();
-    state.services = services.iter().map(|one| (one.id.clone(), Arc::new(one.clone()))).collect();
+    state.node.node_ips = Family::BOTH
+        .map(|family| lab.node.host.address(family))
+        .into();
+    state.node.pod_cidrs = Family::BOTH
+        .iter()
+        .flat_map(|family| ranges::PODS.cidr(*family).parse())
+        .collect();
+    state.services = services
+        .iter()
+        .map(|one| (one.id.clone(), Arc::new(one.clone())))
+        .collect();
     let mut renderer = Nftables::new();
     let unexpected = |error: &dyn ToString| LabError::Unexpected(error.to_string());
-    lab.node.run(|| renderer.resync(&state).map(drop).map_err(|error| unexpected(&error)))?;
+    lab.node.run(|| {
+        renderer
+            .resync(&state)
+            .map(drop)
+            .map_err(|error| unexpected(&error))
+    })?;
     Ok(renderer)
 }
 
 fn count(lab: &Lab) -> Result<Connections> {
-    lab.node.run(|| connections().map_err(|error| LabError::Unexpected(error.to_string())))
+    lab.node
+        .run(|| connections().map_err(|error| LabError::Unexpected(error.to_string())))
 }
 
 /// Connects to all addresses at the same time, from different ports.
@@ -108,7 +131,9 @@ fn connect(from: &Namespace, to: &[SocketAddr], limit: Duration) -> Result<Vec<O
         let attempt = |to| scope.spawn(move || from.ask_within(LabProtocol::Tcp, to, limit));
         let attempts: Vec<_> = to.iter().map(|to| attempt(*to)).collect();
         let end = |attempt: thread::ScopedJoinHandle<'_, _>| {
-            attempt.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+            attempt
+                .join()
+                .unwrap_or_else(|cause| std::panic::resume_unwind(cause))
         };
         attempts.into_iter().map(end).collect()
     })
@@ -116,102 +141,134 @@ fn connect(from: &Namespace, to: &[SocketAddr], limit: Duration) -> Result<Vec<O
 
 #[test]
 fn each_attempt_counts_once_as_served_or_with_its_reason() -> Result<()> {
-    isolated("attempt_counters::each_attempt_counts_once_as_served_or_with_its_reason", |lab| {
-        let _responders = Responder::start_all(lab.pods(), PORT)?;
-        let local = TrafficPolicy::Local;
-        let elsewhere = ["203.0.113.0/24", "2001:db8:9::/48"];
-        let services = [
-            service(1, &[]),
-            ContivService { internal_policy: local, ..service(2, &[&lab.pod3]) },
-            ContivService { external_policy: local, ..service(3, &[&lab.pod3]) },
-            ContivService {
-                source_ranges: elsewhere.iter().flat_map(|range| range.parse()).collect(),
-                source_ranges_on_node_ports: true,
-                ..service(4, &[&lab.pod3])
-            },
-            service(5, &[&lab.pod3]),
-        ];
-        let _renderer = program(lab, &services)?;
-        // What is refused, from where, and whether the client hears it or repeats its SYN.
-        let (pod, client) = (&lab.pod1, &lab.client);
-        let (no_endpoints, policy, source_ranges) =
-            (RefusalReason::NoEndpoints, RefusalReason::Policy, RefusalReason::SourceRanges);
-        let refused = [
-            (pod, 1, At::ClusterIp, no_endpoints),
-            (client, 1, At::Balancer, no_endpoints),
-            (client, 1, At::NodePort, no_endpoints),
-            (pod, 2, At::ClusterIp, policy),
-            (client, 3, At::Balancer, policy),
-            (client, 3, At::NodePort, policy),
-            (client, 4, At::Balancer, source_ranges),
-            (client, 4, At::NodePort, source_ranges),
-        ];
-        let served = [
-            (pod, 5, At::ClusterIp),
-            (client, 5, At::Balancer),
-            (client, 5, At::NodePort),
-            // The policy does not concern clients inside.
-            (pod, 3, At::Balancer),
-            (pod, 3, At::NodePort),
-        ];
-        let mut expected = Connections::default();
-        let attempts = u64::try_from(ATTEMPTS).unwrap_or_default();
-        for from in [pod, client] {
-            let mut addresses = Vec::new();
-            for (_, number, at, reason) in refused.iter().filter(|(of, ..)| of.host == from.host) {
-                for family in Family::BOTH {
-                    addresses.extend([at.address(lab, *number, family); ATTEMPTS]);
-                    let frontend = (at.frontend(lab, *number, family), *reason);
-                    *expected.refused.entry(frontend).or_default() += attempts;
-                }
-            }
-            let outcomes = connect(from, &addresses, REPEATING)?;
-            assert!(
-                !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Answered { .. })),
-                "{outcomes:?}"
+    isolated(
+        "attempt_counters::each_attempt_counts_once_as_served_or_with_its_reason",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), PORT)?;
+            let local = TrafficPolicy::Local;
+            let elsewhere = ["203.0.113.0/24", "2001:db8:9::/48"];
+            let services = [
+                service(1, &[]),
+                ContivService {
+                    internal_policy: local,
+                    ..service(2, &[&lab.pod3])
+                },
+                ContivService {
+                    external_policy: local,
+                    ..service(3, &[&lab.pod3])
+                },
+                ContivService {
+                    source_ranges: elsewhere.iter().flat_map(|range| range.parse()).collect(),
+                    source_ranges_on_node_ports: true,
+                    ..service(4, &[&lab.pod3])
+                },
+                service(5, &[&lab.pod3]),
+            ];
+            let _renderer = program(lab, &services)?;
+            // What is refused, from where, and whether the client hears it or repeats its SYN.
+            let (pod, client) = (&lab.pod1, &lab.client);
+            let (no_endpoints, policy, source_ranges) = (
+                RefusalReason::NoEndpoints,
+                RefusalReason::Policy,
+                RefusalReason::SourceRanges,
             );
-            let mut addresses = Vec::new();
-            for (_, number, at) in served.iter().filter(|(of, ..)| of.host == from.host) {
-                for family in Family::BOTH {
-                    addresses.extend([at.address(lab, *number, family); ATTEMPTS]);
-                    *expected.served.entry(at.frontend(lab, *number, family)).or_default() += attempts;
+            let refused = [
+                (pod, 1, At::ClusterIp, no_endpoints),
+                (client, 1, At::Balancer, no_endpoints),
+                (client, 1, At::NodePort, no_endpoints),
+                (pod, 2, At::ClusterIp, policy),
+                (client, 3, At::Balancer, policy),
+                (client, 3, At::NodePort, policy),
+                (client, 4, At::Balancer, source_ranges),
+                (client, 4, At::NodePort, source_ranges),
+            ];
+            let served = [
+                (pod, 5, At::ClusterIp),
+                (client, 5, At::Balancer),
+                (client, 5, At::NodePort),
+                // The policy does not concern clients inside.
+                (pod, 3, At::Balancer),
+                (pod, 3, At::NodePort),
+            ];
+            let mut expected = Connections::default();
+            let attempts = u64::try_from(ATTEMPTS).unwrap_or_default();
+            for from in [pod, client] {
+                let mut addresses = Vec::new();
+                for (_, number, at, reason) in
+                    refused.iter().filter(|(of, ..)| of.host == from.host)
+                {
+                    for family in Family::BOTH {
+                        addresses.extend([at.address(lab, *number, family); ATTEMPTS]);
+                        let frontend = (at.frontend(lab, *number, family), *reason);
+                        *expected.refused.entry(frontend).or_default() += attempts;
+                    }
+                }
+                let outcomes = connect(from, &addresses, REPEATING)?;
+                assert!(
+                    !outcomes
+                        .iter()
+                        .any(|outcome| matches!(outcome, Outcome::Answered { .. })),
+                    "{outcomes:?}"
+                );
+                let mut addresses = Vec::new();
+                for (_, number, at) in served.iter().filter(|(of, ..)| of.host == from.host) {
+                    for family in Family::BOTH {
+                        addresses.extend([at.address(lab, *number, family); ATTEMPTS]);
+                        *expected
+                            .served
+                            .entry(at.frontend(lab, *number, family))
+                            .or_default() += attempts;
+                    }
+                }
+                for outcome in connect(from, &addresses, REPEATING)? {
+                    outcome.answer()?;
                 }
             }
-            for outcome in connect(from, &addresses, REPEATING)? {
-                outcome.answer()?;
-            }
-        }
-        let counted = count(lab)?;
-        let refused = |of: &Connections| -> BTreeMap<String, u64> {
-            of.refused
-                .iter()
-                .map(|((at, reason), count)| (format!("{at} {}", reason.name()), *count))
-                .collect()
-        };
-        println!("served {:?}\nrefused {:?}", counted.served, refused(&counted));
-        assert_eq!(refused(&counted), refused(&expected));
-        assert_eq!(counted.served, expected.served);
-        Ok(())
-    })
+            let counted = count(lab)?;
+            let refused = |of: &Connections| -> BTreeMap<String, u64> {
+                of.refused
+                    .iter()
+                    .map(|((at, reason), count)| (format!("{at} {}", reason.name()), *count))
+                    .collect()
+            };
+            println!(
+                "served {:?}\nrefused {:?}",
+                counted.served,
+                refused(&counted)
+            );
+            assert_eq!(refused(&counted), refused(&expected));
+            assert_eq!(counted.served, expected.served);
+            Ok(())
+        },
+    )
 }
 
 #[test]
 fn datagrams_from_one_port_to_a_dead_service_are_one_attempt() -> Result<()> {
-    isolated("attempt_counters::datagrams_from_one_port_to_a_dead_service_are_one_attempt", |lab| {
-        let _renderer = program(lab, &[service(1, &[])])?;
-        for family in Family::BOTH {
-            for _ in 0..2 {
-                let mut session = lab.pod1.open(LabProtocol::Udp, At::ClusterIp.address(lab, 1, family))?;
-                for _ in 0..3 {
-                    let error = session.ask().map_err(|error| error.to_string()).err().unwrap_or_default();
-                    assert!(error.contains("refused"), "{error}");
+    isolated(
+        "attempt_counters::datagrams_from_one_port_to_a_dead_service_are_one_attempt",
+        |lab| {
+            let _renderer = program(lab, &[service(1, &[])])?;
+            for family in Family::BOTH {
+                for _ in 0..2 {
+                    let mut session = lab
+                        .pod1
+                        .open(LabProtocol::Udp, At::ClusterIp.address(lab, 1, family))?;
+                    for _ in 0..3 {
+                        let error = session
+                            .ask()
+                            .map_err(|error| error.to_string())
+                            .err()
+                            .unwrap_or_default();
+                        assert!(error.contains("refused"), "{error}");
+                    }
                 }
             }
-        }
-        let counts: Vec<u64> = count(lab)?.refused.into_values().collect();
-        assert_eq!(counts, [2, 2], "two clients of each family");
-        Ok(())
-    })
+            let counts: Vec<u64> = count(lab)?.refused.into_values().collect();
+            assert_eq!(counts, [2, 2], "two clients of each family");
+            Ok(())
+        },
+    )
 }
 
 /// One that drops external clients counts the others itself; a frontend that is healthy again goes on from there.
@@ -221,9 +278,14 @@ fn frontend_that_gets_a_local_backend_serves_external_clients_and_counts_them() 
     isolated(test, |lab| {
         let _responders = Responder::start_all(lab.pods(), PORT)?;
         let local = |backends: &[&Namespace]| {
-            let mut service = ContivService { external_policy: TrafficPolicy::Local, ..service(3, backends) };
+            let mut service = ContivService {
+                external_policy: TrafficPolicy::Local,
+                ..service(3, backends)
+            };
             for backend in service.ports.iter_mut().flat_map(|port| &mut port.backends) {
-                backend.local = Family::BOTH.iter().any(|of| backend.address == lab.pod2.host.address(*of));
+                backend.local = Family::BOTH
+                    .iter()
+                    .any(|of| backend.address == lab.pod2.host.address(*of));
             }
             service
         };
@@ -241,7 +303,10 @@ fn frontend_that_gets_a_local_backend_serves_external_clients_and_counts_them() 
         let frontend = At::Balancer.frontend(lab, 3, Family::V4);
         let counted = count(lab)?;
         drop(renderer);
-        assert_eq!(counted.refused, [((frontend, RefusalReason::Policy), 4)].into());
+        assert_eq!(
+            counted.refused,
+            [((frontend, RefusalReason::Policy), 4)].into()
+        );
         assert_eq!(counted.served, [(frontend, 5)].into());
         Ok(())
     })

@@ -35,31 +35,47 @@ fn status_of_agent_as(lab: &Lab, user: &str, text: &str) -> Result<String> {
     for folder in [format!("{folder}/store"), format!("{folder}/state")] {
         fs::create_dir_all(&folder).map_err(|error| LabError::system(folder, error))?;
     }
-    lab.node.exec(&["sh", "-c", SCRIPT, "sh", user, &binary()?.to_string_lossy(), &folder, text])
+    lab.node.exec(&[
+        "sh",
+        "-c",
+        SCRIPT,
+        "sh",
+        user,
+        &binary()?.to_string_lossy(),
+        &folder,
+        text,
+    ])
 }
 
 #[test]
 fn runtime_with_only_the_bounding_set_is_explained() -> Result<()> {
-    isolated("capabilities::runtime_with_only_the_bounding_set_is_explained", |lab| {
-        // As Docker through cri-dockerd starts a user other than root.
-        let status = status_of_agent_as(lab, "65532", "CAP_NET_ADMIN")?;
-        for part in [
-            "\nagent     not ready",
-            "CAP_NET_ADMIN is not in these sets of user 65532: permitted, effective, ambient; it is in bounding; \
+    isolated(
+        "capabilities::runtime_with_only_the_bounding_set_is_explained",
+        |lab| {
+            // As Docker through cri-dockerd starts a user other than root.
+            let status = status_of_agent_as(lab, "65532", "CAP_NET_ADMIN")?;
+            for part in [
+                "\nagent     not ready",
+                "CAP_NET_ADMIN is not in these sets of user 65532: permitted, effective, ambient; it is in bounding; \
              no_new_privs is set: ",
-            "agent.podSecurityContext with runAsUser: 0 and runAsNonRoot: false",
-            "\nUid:\t65532\t",
-            "\nCapPrm:\t0000000000000000\n",
-            "\nCapBnd:\t0000000000001000\n",
-            "\nNoNewPrivs:\t1\n",
-        ] {
-            assert!(status.contains(part), "{part:?} is not in:\n{status}");
-        }
-        // As advised.
-        let status = status_of_agent_as(lab, "0", "agent     ready")?;
-        for part in ["\nagent     ready (", "\nCapPrm:\t0000000000001000\n", "\nNoNewPrivs:\t1\n"] {
-            assert!(status.contains(part), "{part:?} is not in:\n{status}");
-        }
-        Ok(())
-    })
+                "agent.podSecurityContext with runAsUser: 0 and runAsNonRoot: false",
+                "\nUid:\t65532\t",
+                "\nCapPrm:\t0000000000000000\n",
+                "\nCapBnd:\t0000000000001000\n",
+                "\nNoNewPrivs:\t1\n",
+            ] {
+                assert!(status.contains(part), "{part:?} is not in:\n{status}");
+            }
+            // As advised.
+            let status = status_of_agent_as(lab, "0", "agent     ready")?;
+            for part in [
+                "\nagent     ready (",
+                "\nCapPrm:\t0000000000001000\n",
+                "\nNoNewPrivs:\t1\n",
+            ] {
+                assert!(status.contains(part), "{part:?} is not in:\n{status}");
+            }
+            Ok(())
+        },
+    )
 }

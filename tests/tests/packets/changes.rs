@@ -17,16 +17,18 @@ const CHANGES: usize = 400;
 
 #[test]
 fn next_connection_follows_each_change_of_manifest() -> Result<()> {
-    isolated("changes::next_connection_follows_each_change_of_manifest", |lab| {
-        the_next_connection_follows_each_change(lab, &Manifests::new(lab)?)
-    })
+    isolated(
+        "changes::next_connection_follows_each_change_of_manifest",
+        |lab| the_next_connection_follows_each_change(lab, &Manifests::new(lab)?),
+    )
 }
 
 #[test]
 fn next_connection_follows_each_change_in_etcd() -> Result<()> {
-    isolated("changes::next_connection_follows_each_change_in_etcd", |lab| {
-        the_next_connection_follows_each_change(lab, &Etcd::start(lab)?)
-    })
+    isolated(
+        "changes::next_connection_follows_each_change_in_etcd",
+        |lab| the_next_connection_follows_each_change(lab, &Etcd::start(lab)?),
+    )
 }
 
 /// One backend, another one, none, one again, two; then the service is deleted and created again.
@@ -43,7 +45,10 @@ fn the_next_connection_follows_each_change(lab: &Lab, state: &dyn State) -> Resu
     for backends in [&[first][..], &[third], &[], &[fourth], &[second]] {
         let web = change_to(backends)?;
         each_flow(lab, &web, EVENT_TIMEOUT, |outcome, flow| match backends {
-            [] => assert!(matches!(outcome, Outcome::Refused { .. }), "{flow}: {outcome:?}"),
+            [] => assert!(
+                matches!(outcome, Outcome::Refused { .. }),
+                "{flow}: {outcome:?}"
+            ),
             [only, ..] => {
                 assert!(
                     matches!(&outcome, Outcome::Answered { answer, .. } if answer.by == only.name),
@@ -61,23 +66,43 @@ fn the_next_connection_follows_each_change(lab: &Lab, state: &dyn State) -> Resu
     agent.wait_until_gone(&web)?;
     each_flow(lab, &web, NO_ANSWER_TIMEOUT, |outcome, flow| {
         // Nothing answers at its addresses any more, except that the node itself refuses unknown ports.
-        assert!(!matches!(outcome, Outcome::Answered { .. }), "{flow}: {outcome:?}");
+        assert!(
+            !matches!(outcome, Outcome::Answered { .. }),
+            "{flow}: {outcome:?}"
+        );
     })?;
     let web = change_to(&[second])?;
-    let answered =
-        lab.client.distribution(Protocol::Tcp, web.address(lab, Frontend::NodePort, Family::V4), 5)?;
+    let answered = lab.client.distribution(
+        Protocol::Tcp,
+        web.address(lab, Frontend::NodePort, Family::V4),
+        5,
+    )?;
     assert_eq!(answered, BTreeMap::from([("pod2".to_owned(), 5)]));
     Ok(())
 }
 
 /// One connection for each kind of flow that takes a different path through the kernel.
-fn each_flow(lab: &Lab, service: &Service, limit: Duration, check: impl Fn(Outcome, &str)) -> Result<()> {
+fn each_flow(
+    lab: &Lab,
+    service: &Service,
+    limit: Duration,
+    check: impl Fn(Outcome, &str),
+) -> Result<()> {
     for from in [&lab.pod1, &lab.node, &lab.client] {
         for frontend in [Frontend::ClusterIp, Frontend::NodePort] {
-            for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| Protocol::ALL.map(|p| (f, p))) {
+            for (family, protocol) in Family::BOTH
+                .into_iter()
+                .flat_map(|f| Protocol::ALL.map(|p| (f, p)))
+            {
                 let address = service.address(lab, frontend, family);
                 let outcome = from.ask_within(protocol, address, limit)?;
-                check(outcome, &format!("{} -> {address} ({frontend:?}, {protocol:?})", from.host.name));
+                check(
+                    outcome,
+                    &format!(
+                        "{} -> {address} ({frontend:?}, {protocol:?})",
+                        from.host.name
+                    ),
+                );
             }
         }
     }
@@ -86,22 +111,29 @@ fn each_flow(lab: &Lab, service: &Service, limit: Duration, check: impl Fn(Outco
 
 #[test]
 fn hairpin_pod_never_hangs_while_its_backend_flaps() -> Result<()> {
-    isolated("changes::hairpin_pod_never_hangs_while_its_backend_flaps", |lab| {
-        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let state = Manifests::new(lab)?;
-        let [here, there] = [lab.pod1.host, lab.pod3.host].map(|host| Service::new("web", 80, &[host]));
-        state.put(&here)?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        let address = here.address(lab, Frontend::ClusterIp, Family::V4);
-        // A connection to itself is masqueraded, one to the other pod is not: both must work along the whole path.
-        let answered = lab.pod1.ask_while(Protocol::Tcp, address, || {
-            for service in [&there, &here].iter().cycle().take(CHANGES) {
-                state.put(service)?;
-                agent.wait_until_applied(service)?;
-            }
+    isolated(
+        "changes::hairpin_pod_never_hangs_while_its_backend_flaps",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+            let state = Manifests::new(lab)?;
+            let [here, there] =
+                [lab.pod1.host, lab.pod3.host].map(|host| Service::new("web", 80, &[host]));
+            state.put(&here)?;
+            let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+            let address = here.address(lab, Frontend::ClusterIp, Family::V4);
+            // A connection to itself is masqueraded, one to the other pod is not: both must work along the whole path.
+            let answered = lab.pod1.ask_while(Protocol::Tcp, address, || {
+                for service in [&there, &here].iter().cycle().take(CHANGES) {
+                    state.put(service)?;
+                    agent.wait_until_applied(service)?;
+                }
+                Ok(())
+            })?;
+            assert!(
+                answered > CHANGES,
+                "only {answered} connections during {CHANGES} changes"
+            );
             Ok(())
-        })?;
-        assert!(answered > CHANGES, "only {answered} connections during {CHANGES} changes");
-        Ok(())
-    })
+        },
+    )
 }

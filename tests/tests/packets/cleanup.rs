@@ -55,24 +55,32 @@ fn cleanup_removes_everything_of_contiv() -> Result<()> {
 
 #[test]
 fn foreign_tables_survive_agent_and_its_cleanup() -> Result<()> {
-    isolated("cleanup::foreign_tables_survive_agent_and_its_cleanup", |lab| {
-        let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
-        lab.node.exec_with_input(&["nft", "-f", "-"], FOREIGN)?;
-        let before = ruleset(lab)?;
-        let state = Manifests::new(lab)?;
-        let web = Service::new("web", 80, &[lab.pod1.host]);
-        state.put(&web)?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        let answer =
-            lab.client.ask(Protocol::Tcp, web.address(lab, Frontend::NodePort, Family::V4))?.answer()?;
-        assert_eq!(answer.by, "pod1");
-        assert!(
-            ruleset(lab)?.contains(before.trim()),
-            "the foreign tables are listed as before, first of all"
-        );
-        agent.stop()?;
-        clean_up(lab)?;
-        assert_eq!(ruleset(lab)?, before);
-        Ok(())
-    })
+    isolated(
+        "cleanup::foreign_tables_survive_agent_and_its_cleanup",
+        |lab| {
+            let _responder = Responder::start(&lab.pod1, TARGET_PORT)?;
+            lab.node.exec_with_input(&["nft", "-f", "-"], FOREIGN)?;
+            let before = ruleset(lab)?;
+            let state = Manifests::new(lab)?;
+            let web = Service::new("web", 80, &[lab.pod1.host]);
+            state.put(&web)?;
+            let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+            let answer = lab
+                .client
+                .ask(
+                    Protocol::Tcp,
+                    web.address(lab, Frontend::NodePort, Family::V4),
+                )?
+                .answer()?;
+            assert_eq!(answer.by, "pod1");
+            assert!(
+                ruleset(lab)?.contains(before.trim()),
+                "the foreign tables are listed as before, first of all"
+            );
+            agent.stop()?;
+            clean_up(lab)?;
+            assert_eq!(ruleset(lab)?, before);
+            Ok(())
+        },
+    )
 }

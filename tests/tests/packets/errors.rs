@@ -50,39 +50,57 @@ struct Services {
 }
 
 const fn from(pod: [Error; 2], node: [Error; 2], outside: [Error; 2]) -> [Cell; 3] {
-    [("pod", pod[0], pod[1]), ("node", node[0], node[1]), ("outside", outside[0], outside[1])]
+    [
+        ("pod", pod[0], pod[1]),
+        ("node", node[0], node[1]),
+        ("outside", outside[0], outside[1]),
+    ]
 }
 
 const fn rows() -> [Row; 7] {
     [
         Row {
             name: "no endpoints, cluster IP",
-            to: |services, lab, family| vec![services.empty.address(lab, Frontend::ClusterIp, family)],
+            to: |services, lab, family| {
+                vec![services.empty.address(lab, Frontend::ClusterIp, family)]
+            },
             cells: from([Refused; 2], [Refused, NotPermitted], [Refused; 2]),
         },
         Row {
             name: "no endpoints, external IP or load balancer",
             to: |services, lab, family| {
                 let frontends = [Frontend::ExternalIp, Frontend::LoadBalancer];
-                frontends.map(|frontend| services.empty.address(lab, frontend, family)).into()
+                frontends
+                    .map(|frontend| services.empty.address(lab, frontend, family))
+                    .into()
             },
             cells: from([Refused; 2], [Refused, NotPermitted], [Refused; 2]),
         },
         Row {
             name: "no endpoints, node port",
-            to: |services, lab, family| vec![services.empty.address(lab, Frontend::NodePort, family)],
+            to: |services, lab, family| {
+                vec![services.empty.address(lab, Frontend::NodePort, family)]
+            },
             cells: from([Refused; 2], [Refused; 2], [Refused; 2]),
         },
         Row {
             name: "internal policy Local, none here, cluster IP",
-            to: |services, lab, family| vec![services.internal.address(lab, Frontend::ClusterIp, family)],
+            to: |services, lab, family| {
+                vec![services.internal.address(lab, Frontend::ClusterIp, family)]
+            },
             cells: from([Silence; 2], [Silence, NotPermitted], [Silence; 2]),
         },
         Row {
             name: "external policy Local, none here, any external frontend",
             to: |services, lab, family| {
-                let frontends = [Frontend::ExternalIp, Frontend::LoadBalancer, Frontend::NodePort];
-                frontends.map(|frontend| services.external.address(lab, frontend, family)).into()
+                let frontends = [
+                    Frontend::ExternalIp,
+                    Frontend::LoadBalancer,
+                    Frontend::NodePort,
+                ];
+                frontends
+                    .map(|frontend| services.external.address(lab, frontend, family))
+                    .into()
             },
             // Clients of this node are served by all endpoints, and these do not run.
             cells: from([Refused; 2], [Refused; 2], [Silence; 2]),
@@ -106,56 +124,74 @@ const fn rows() -> [Row; 7] {
 
 #[test]
 fn refused_client_gets_the_error_of_the_table() -> Result<()> {
-    isolated("errors::refused_client_gets_the_error_of_the_table", |lab| {
-        let state = Manifests::new(lab)?;
-        let there = [lab.pod3.host];
-        let [empty, internal, external] = [("empty", 80), ("internal", 81), ("external", 82)]
-            .map(|(name, number)| Service::new(name, number, if name == "empty" { &[] } else { &there }));
-        state.put(&empty)?;
-        state.put_manifest(&ServiceManifest {
-            internal_local: true,
-            ..ServiceManifest::new(internal.clone())
-        })?;
-        state.put_manifest(&ServiceManifest {
-            external_local: true,
-            ..ServiceManifest::new(external.clone())
-        })?;
-        let services = Services { empty, internal, external };
-        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        let mut wrong = Vec::new();
-        for row in rows() {
-            for family in Family::BOTH {
-                for to in (row.to)(&services, lab, family) {
-                    for (client, tcp, udp) in row.cells {
-                        let from = match client {
-                            "pod" => &lab.pod1,
-                            "node" => &lab.node,
-                            _ => &lab.client,
-                        };
-                        let found = (by_tcp(from, to)?, by_udp(from, to)?);
-                        if found != (tcp, udp) {
-                            let expected = (tcp, udp);
-                            wrong.push(format!(
-                                "{}, {client} to {to}: {found:?}, expected {expected:?}",
-                                row.name
-                            ));
+    isolated(
+        "errors::refused_client_gets_the_error_of_the_table",
+        |lab| {
+            let state = Manifests::new(lab)?;
+            let there = [lab.pod3.host];
+            let [empty, internal, external] = [("empty", 80), ("internal", 81), ("external", 82)]
+                .map(|(name, number)| {
+                    Service::new(name, number, if name == "empty" { &[] } else { &there })
+                });
+            state.put(&empty)?;
+            state.put_manifest(&ServiceManifest {
+                internal_local: true,
+                ..ServiceManifest::new(internal.clone())
+            })?;
+            state.put_manifest(&ServiceManifest {
+                external_local: true,
+                ..ServiceManifest::new(external.clone())
+            })?;
+            let services = Services {
+                empty,
+                internal,
+                external,
+            };
+            let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+            let mut wrong = Vec::new();
+            for row in rows() {
+                for family in Family::BOTH {
+                    for to in (row.to)(&services, lab, family) {
+                        for (client, tcp, udp) in row.cells {
+                            let from = match client {
+                                "pod" => &lab.pod1,
+                                "node" => &lab.node,
+                                _ => &lab.client,
+                            };
+                            let found = (by_tcp(from, to)?, by_udp(from, to)?);
+                            if found != (tcp, udp) {
+                                let expected = (tcp, udp);
+                                wrong.push(format!(
+                                    "{}, {client} to {to}: {found:?}, expected {expected:?}",
+                                    row.name
+                                ));
+                            }
                         }
                     }
                 }
             }
-        }
-        assert!(wrong.is_empty(), "{wrong:#?}");
-        Ok(())
-    })
+            assert!(wrong.is_empty(), "{wrong:#?}");
+            Ok(())
+        },
+    )
 }
 
 fn by_tcp(from: &Namespace, to: SocketAddr) -> Result<Error> {
-    from.run(|| of(&TcpStream::connect_timeout(&to, ERROR_TIMEOUT).map(drop), to))
+    from.run(|| {
+        of(
+            &TcpStream::connect_timeout(&to, ERROR_TIMEOUT).map(drop),
+            to,
+        )
+    })
 }
 
 fn by_udp(from: &Namespace, to: SocketAddr) -> Result<Error> {
     let exchange = || {
-        let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0_u16; 8], 0).into() };
+        let any: SocketAddr = if to.is_ipv4() {
+            ([0; 4], 0).into()
+        } else {
+            ([0_u16; 8], 0).into()
+        };
         let socket = UdpSocket::bind(any)?;
         socket.connect(to)?;
         socket.set_read_timeout(Some(ERROR_TIMEOUT))?;

@@ -28,7 +28,10 @@ const WRITERS: usize = 16;
 
 /// The number in an environment variable.
 fn setting(name: &str, default: usize) -> usize {
-    env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+    env::var(name)
+        .ok()
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
 }
 
 /// The peak usage of a process.
@@ -41,12 +44,17 @@ struct Peak {
 impl Peak {
     fn sample(&self, process: u32) {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        let kibibytes =
-            status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-        let kibibytes: u64 = kibibytes.and_then(|number| number.parse().ok()).unwrap_or_default();
+        let kibibytes = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        let kibibytes: u64 = kibibytes
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_default();
         let open = fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count);
-        self.mebibytes.fetch_max(kibibytes / 1024, Ordering::Relaxed);
-        self.descriptors.fetch_max(open.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.mebibytes
+            .fetch_max(kibibytes / 1024, Ordering::Relaxed);
+        self.descriptors
+            .fetch_max(open.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -74,17 +82,31 @@ fn measure(agent: &Agent<'_>, step: &str, work: impl FnOnce() -> Result<()>) -> 
         work()
     });
     println!("{step}: at most {peak:?}");
-    assert!(peak.mebibytes.into_inner() <= MAX_MEBIBYTES, "too much memory: {step}");
-    assert!(peak.descriptors.into_inner() <= MAX_DESCRIPTORS, "too many descriptors: {step}");
+    assert!(
+        peak.mebibytes.into_inner() <= MAX_MEBIBYTES,
+        "too much memory: {step}"
+    );
+    assert!(
+        peak.descriptors.into_inner() <= MAX_DESCRIPTORS,
+        "too many descriptors: {step}"
+    );
     outcome
 }
 
 /// Asserts that a new service is applied and answers.
-fn assert_service_works(lab: &Lab, etcd: &Etcd<'_>, agent: &Agent<'_>, service: &Service) -> Result<()> {
+fn assert_service_works(
+    lab: &Lab,
+    etcd: &Etcd<'_>,
+    agent: &Agent<'_>,
+    service: &Service,
+) -> Result<()> {
     etcd.put(service)?;
     agent.wait_until_applied(service)?;
     let address = service.address(lab, Frontend::ClusterIp, Family::V4);
-    let answer = lab.pod2.ask_within(Protocol::Tcp, address, Duration::from_secs(10))?.answer()?;
+    let answer = lab
+        .pod2
+        .ask_within(Protocol::Tcp, address, Duration::from_secs(10))?
+        .answer()?;
     assert_eq!(answer.by, service.backends[0].name);
     Ok(())
 }
@@ -93,8 +115,10 @@ fn assert_service_works(lab: &Lab, etcd: &Etcd<'_>, agent: &Agent<'_>, service: 
 fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
     let test = "hostile_store::hostile_values_and_keys_cost_only_bounded_memory";
     isolated_within(TEST_TIMEOUT, test, |lab| {
-        let (keys, changes) =
-            (setting("CONTIV_HOSTILE_KEYS", 100_000), setting("CONTIV_HOSTILE_CHANGES", 5_000));
+        let (keys, changes) = (
+            setting("CONTIV_HOSTILE_KEYS", 100_000),
+            setting("CONTIV_HOSTILE_CHANGES", 5_000),
+        );
         let huge_writes = setting("CONTIV_HOSTILE_HUGE", 40);
         let huge = "x".repeat(LARGE_VALUE_BYTES);
         let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
@@ -105,7 +129,12 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
         assert_service_works(lab, &etcd, &agent, &web(0))?;
 
         measure(&agent, &format!("{keys} foreign keys"), || {
-            let foreign_key = |number| (format!("/vnf-agent/contiv-ksr/foreign/{number:08}"), "x".to_owned());
+            let foreign_key = |number| {
+                (
+                    format!("/vnf-agent/contiv-ksr/foreign/{number:08}"),
+                    "x".to_owned(),
+                )
+            };
             etcd.put_values(&(0..keys).map(foreign_key).collect::<Vec<_>>())?;
             assert_service_works(lab, &etcd, &agent, &web(1))
         })?;
@@ -117,10 +146,18 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
             assert_service_works(lab, &etcd, &agent, &web(2))
         })?;
         let bad = agent.http("GET", "/quarantine")?.json()?;
-        assert_eq!(bad.as_array().map(Vec::len), Some(64), "the quarantine lists each of them");
+        assert_eq!(
+            bad.as_array().map(Vec::len),
+            Some(64),
+            "the quarantine lists each of them"
+        );
         measure(&agent, &format!("a key changed {changes} times"), || {
             let left = AtomicU64::new(changes.try_into().unwrap_or(u64::MAX));
-            let take = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            let take = || {
+                left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(1)
+                })
+            };
             let restless = Service::new("restless", 81, &[lab.pod1.host]);
             etcd.put(&restless)?;
             thread::scope(|scope| {
@@ -138,34 +175,44 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
                     })
                     .collect();
                 writers.into_iter().try_for_each(|writer| {
-                    writer.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+                    writer
+                        .join()
+                        .unwrap_or_else(|cause| std::panic::resume_unwind(cause))
                 })
             })?;
             assert_service_works(lab, &etcd, &agent, &web(3))
         })?;
 
-        measure(&agent, &format!("{huge_writes} times a value of 1 MiB"), || {
-            // In parallel, so that changes arrive faster than the agent reads them.
-            thread::scope(|scope| {
-                let writers: Vec<_> = (0..4)
-                    .map(|writer| {
-                        let (client, huge) = (etcd.client(), &huge);
-                        scope.spawn(move || {
-                            let key = format!("{ROOT}/service/huge{writer}/namespace/default");
-                            (0..huge_writes / 4).try_for_each(|_| client.put_value(&key, huge))
+        measure(
+            &agent,
+            &format!("{huge_writes} times a value of 1 MiB"),
+            || {
+                // In parallel, so that changes arrive faster than the agent reads them.
+                thread::scope(|scope| {
+                    let writers: Vec<_> = (0..4)
+                        .map(|writer| {
+                            let (client, huge) = (etcd.client(), &huge);
+                            scope.spawn(move || {
+                                let key = format!("{ROOT}/service/huge{writer}/namespace/default");
+                                (0..huge_writes / 4).try_for_each(|_| client.put_value(&key, huge))
+                            })
                         })
+                        .collect();
+                    writers.into_iter().try_for_each(|writer| {
+                        writer
+                            .join()
+                            .unwrap_or_else(|cause| std::panic::resume_unwind(cause))
                     })
-                    .collect();
-                writers.into_iter().try_for_each(|writer| {
-                    writer.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
-                })
-            })?;
-            assert_service_works(lab, &etcd, &agent, &web(0))
-        })?;
+                })?;
+                assert_service_works(lab, &etcd, &agent, &web(0))
+            },
+        )?;
         measure(&agent, "silent connections", || {
             let silent = lab.node.run(|| -> Result<Vec<TcpStream>> {
                 let open = |error| LabError::system("connect to the agent", error);
-                (0..500).map(|_| TcpStream::connect("127.0.0.1:9999").map_err(open)).collect()
+                (0..500)
+                    .map(|_| TcpStream::connect("127.0.0.1:9999").map_err(open))
+                    .collect()
             })?;
             assert_service_works(lab, &etcd, &agent, &web(1))?;
             drop(silent);
@@ -175,7 +222,9 @@ fn hostile_values_and_keys_cost_only_bounded_memory() -> Result<()> {
         // The next agent lists everything at once.
         agent.stop()?;
         let agent = Agent::start_on(&lab.node, "next", &options)?;
-        measure(&agent, "a start with all of that", || assert_service_works(lab, &etcd, &agent, &web(0)))?;
+        measure(&agent, "a start with all of that", || {
+            assert_service_works(lab, &etcd, &agent, &web(0))
+        })?;
         agent.stop().map(drop)
     })
 }

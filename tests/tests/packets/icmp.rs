@@ -34,9 +34,13 @@ struct IcmpTypes {
 /// Sources: RFC 792 and RFC 4443.
 const fn numbers(family: Family) -> IcmpTypes {
     match family {
-        Family::V4 => {
-            IcmpTypes { protocol: 1, request: 8, reply: 0, port_unreachable: [3, 3], destination: (16, 4) }
-        }
+        Family::V4 => IcmpTypes {
+            protocol: 1,
+            request: 8,
+            reply: 0,
+            port_unreachable: [3, 3],
+            destination: (16, 4),
+        },
         Family::V6 => IcmpTypes {
             protocol: 58,
             request: 128,
@@ -59,17 +63,26 @@ fn echo(from: &Namespace, to: IpAddr, family: Family) -> Result<Reply> {
     let numbers = numbers(family);
     // The sequence number is 0. For IPv6 the kernel writes the checksum.
     let checksum = !(u16::from_be_bytes([numbers.request, 0]) + IDENTIFIER);
-    let words = [u16::from_be_bytes([numbers.request, 0]), checksum, IDENTIFIER, 0];
+    let words = [
+        u16::from_be_bytes([numbers.request, 0]),
+        checksum,
+        IDENTIFIER,
+        0,
+    ];
     let request: Vec<u8> = words.into_iter().flat_map(u16::to_be_bytes).collect();
     let read = |_, message: &[u8]| {
         let (start, length) = numbers.destination;
         // After eight bytes follows the header of the packet that caused the error.
         let about = message.get(8 + start..8 + start + length);
         match message.get(..2)? {
-            [kind, 0] if *kind == numbers.reply && message.get(4..6)? == IDENTIFIER.to_be_bytes() => {
+            [kind, 0]
+                if *kind == numbers.reply && message.get(4..6)? == IDENTIFIER.to_be_bytes() =>
+            {
                 Some(Reply::Echo)
             }
-            kind if kind == numbers.port_unreachable && about? == octets(to) => Some(Reply::PortUnreachable),
+            kind if kind == numbers.port_unreachable && about? == octets(to) => {
+                Some(Reply::PortUnreachable)
+            }
             _ => None,
         }
     };
@@ -88,27 +101,41 @@ fn echo(from: &Namespace, to: IpAddr, family: Family) -> Result<Reply> {
 
 #[test]
 fn echo_request_to_cluster_ip_is_refused_as_unknown_port_is() -> Result<()> {
-    isolated("icmp::echo_request_to_cluster_ip_is_refused_as_unknown_port_is", |lab| {
-        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let state = Manifests::new(lab)?;
-        let [served, empty] =
-            [Service::new("served", 80, &[lab.pod1.host, lab.pod3.host]), Service::new("empty", 81, &[])];
-        state.put(&served)?;
-        state.put(&empty)?;
-        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        for family in Family::BOTH {
-            for from in [&lab.pod1, &lab.pod2, &lab.node, &lab.client] {
-                for service in [&served, &empty] {
-                    let to = service.address(lab, Frontend::ClusterIp, family).ip();
-                    let reply = echo(from, to, family)?;
-                    assert_eq!(reply, Reply::PortUnreachable, "from {} to {to}", from.host.name);
+    isolated(
+        "icmp::echo_request_to_cluster_ip_is_refused_as_unknown_port_is",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+            let state = Manifests::new(lab)?;
+            let [served, empty] = [
+                Service::new("served", 80, &[lab.pod1.host, lab.pod3.host]),
+                Service::new("empty", 81, &[]),
+            ];
+            state.put(&served)?;
+            state.put(&empty)?;
+            let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+            for family in Family::BOTH {
+                for from in [&lab.pod1, &lab.pod2, &lab.node, &lab.client] {
+                    for service in [&served, &empty] {
+                        let to = service.address(lab, Frontend::ClusterIp, family).ip();
+                        let reply = echo(from, to, family)?;
+                        assert_eq!(
+                            reply,
+                            Reply::PortUnreachable,
+                            "from {} to {to}",
+                            from.host.name
+                        );
+                    }
+                }
+                // Addresses other than cluster IPs are left alone.
+                for (from, to) in [
+                    (&lab.pod1, &lab.pod3),
+                    (&lab.client, &lab.node),
+                    (&lab.node, &lab.pod1),
+                ] {
+                    assert_eq!(echo(from, to.host.address(family), family)?, Reply::Echo);
                 }
             }
-            // Addresses other than cluster IPs are left alone.
-            for (from, to) in [(&lab.pod1, &lab.pod3), (&lab.client, &lab.node), (&lab.node, &lab.pod1)] {
-                assert_eq!(echo(from, to.host.address(family), family)?, Reply::Echo);
-            }
-        }
-        Ok(())
-    })
+            Ok(())
+        },
+    )
 }

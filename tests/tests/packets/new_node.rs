@@ -5,7 +5,9 @@ use std::{thread, time::Duration};
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
     cluster::{Frontend, Manifests, Service, State, TARGET_PORT},
-    lab::{Family, Lab, LabError, Protocol, Responder, Result, Session, isolated, ranges, wait_until},
+    lab::{
+        Family, Lab, LabError, Protocol, Responder, Result, Session, isolated, ranges, wait_until,
+    },
 };
 
 /// The time limit of a client that keeps trying: it repeats its first packet after 1, 3, 7 and 15 seconds.
@@ -30,14 +32,22 @@ link set sink up arp off
 route add {v4} dev sink
 route add {v6} dev sink\n"
     );
-    lab.node.exec_with_input(&["ip", "-batch", "-"], &script).map(drop)
+    lab.node
+        .exec_with_input(&["ip", "-batch", "-"], &script)
+        .map(drop)
 }
 
 /// Whether the node tracks this many flows of a protocol to cluster IPs, none of them translated.
 fn has_left(lab: &Lab, protocol: &str, count: usize) -> bool {
     let tracked = Family::BOTH.iter().map(|family| {
-        let family = if *family == Family::V4 { "ipv4" } else { "ipv6" };
-        let listed = lab.node.exec(&["conntrack", "-L", "-f", family, "-p", protocol]);
+        let family = if *family == Family::V4 {
+            "ipv4"
+        } else {
+            "ipv6"
+        };
+        let listed = lab
+            .node
+            .exec(&["conntrack", "-L", "-f", family, "-p", protocol]);
         listed.map_or(0, |flows| flows.matches("[UNREPLIED]").count())
     });
     tracked.sum::<usize>() >= count
@@ -53,7 +63,9 @@ fn connections_tried_before_the_rules_succeed_with_them() -> Result<()> {
         let web = Service::new("web", 80, &[lab.pod3.host]);
         state.put(&web)?;
         let from = || [&lab.pod1, &lab.node, &lab.client].into_iter();
-        let flows: Vec<_> = from().flat_map(|from| Family::BOTH.map(|family| (from, family))).collect();
+        let flows: Vec<_> = from()
+            .flat_map(|from| Family::BOTH.map(|family| (from, family)))
+            .collect();
         let address = |family| web.address(lab, Frontend::ClusterIp, family);
         thread::scope(|scope| {
             let attempts: Vec<_> = flows
@@ -65,8 +77,12 @@ fn connections_tried_before_the_rules_succeed_with_them() -> Result<()> {
             let mut sessions = Vec::new();
             for (from, family) in &flows {
                 let session = from.open(Protocol::Udp, address(*family))?;
-                let Session::Udp(socket) = &session else { continue };
-                socket.send(b"lost").map_err(|error| LabError::system("send a datagram", error))?;
+                let Session::Udp(socket) = &session else {
+                    continue;
+                };
+                socket
+                    .send(b"lost")
+                    .map_err(|error| LabError::system("send a datagram", error))?;
                 sessions.push(session);
             }
             for protocol in ["tcp", "udp"] {
@@ -75,12 +91,16 @@ fn connections_tried_before_the_rules_succeed_with_them() -> Result<()> {
             }
             let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
             for attempt in attempts {
-                let outcome = attempt.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+                let outcome = attempt
+                    .join()
+                    .unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
                 assert_eq!(outcome.answer()?.by, "pod3");
             }
             for session in &mut sessions {
                 let what = "a datagram from the same port as one before the rules is answered";
-                wait_until(what, TIME_LIMIT, || session.ask().is_ok_and(|answer| answer.by == "pod3"))?;
+                wait_until(what, TIME_LIMIT, || {
+                    session.ask().is_ok_and(|answer| answer.by == "pod3")
+                })?;
             }
             Ok(())
         })
@@ -90,9 +110,21 @@ fn connections_tried_before_the_rules_succeed_with_them() -> Result<()> {
 /// Loads the rules for what the manifests hold as a user would without an agent, so that no flow is deleted.
 fn load_rules(lab: &Lab, manifests: &Manifests) -> Result<()> {
     let contiv = binary()?;
-    let render = ["render", "-o", "nft", "--node-name", lab.node.host.name, "-f", &manifests.folder()];
-    let rules = lab.node.exec(&[&[&*contiv.to_string_lossy()], &render[..]].concat())?;
-    lab.node.exec_with_input(&["nft", "-f", "-"], &rules).map(drop)
+    let render = [
+        "render",
+        "-o",
+        "nft",
+        "--node-name",
+        lab.node.host.name,
+        "-f",
+        &manifests.folder(),
+    ];
+    let rules = lab
+        .node
+        .exec(&[&[&*contiv.to_string_lossy()], &render[..]].concat())?;
+    lab.node
+        .exec_with_input(&["nft", "-f", "-"], &rules)
+        .map(drop)
 }
 
 #[test]
@@ -106,13 +138,18 @@ fn connection_tried_before_the_rules_is_not_refused_by_them() -> Result<()> {
         manifests.put(&web)?;
         let address = web.address(lab, Frontend::ClusterIp, Family::V4);
         thread::scope(|scope| {
-            let attempt = scope.spawn(|| lab.pod1.ask_within(Protocol::Tcp, address, CLIENT_TIMEOUT));
-            wait_until("the flow has left the node", TIME_LIMIT, || has_left(lab, "tcp", 1))?;
+            let attempt =
+                scope.spawn(|| lab.pod1.ask_within(Protocol::Tcp, address, CLIENT_TIMEOUT));
+            wait_until("the flow has left the node", TIME_LIMIT, || {
+                has_left(lab, "tcp", 1)
+            })?;
             load_rules(lab, &manifests)?;
             // The first packet is repeated after 1 s.
             thread::sleep(Duration::from_millis(1500));
             lab.node.exec(&["conntrack", "-F"])?;
-            let outcome = attempt.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+            let outcome = attempt
+                .join()
+                .unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
             assert_eq!(outcome.answer()?.by, "pod3");
             Ok(())
         })

@@ -29,7 +29,9 @@ fn many() -> Snapshot {
             protocol: Protocol::Tcp,
             name: "main".into(),
             node_port: None,
-            backends: vec![Backend::new((IpAddr::from([10, 128, high, low]), 8080).into())],
+            backends: vec![Backend::new(
+                (IpAddr::from([10, 128, high, low]), 8080).into(),
+            )],
         };
         ContivService {
             cluster_ips: [IpAddr::from([10, 96, high, low])].into(),
@@ -37,9 +39,14 @@ fn many() -> Snapshot {
             ..ContivService::new(ServiceId::new("default", format!("s{number}")))
         }
     };
-    let services: BTreeMap<_, _> =
-        (0..2000).map(service).map(|service| (service.id.clone(), Arc::new(service))).collect();
-    Snapshot { services, ..Snapshot::default() }
+    let services: BTreeMap<_, _> = (0..2000)
+        .map(service)
+        .map(|service| (service.id.clone(), Arc::new(service)))
+        .collect();
+    Snapshot {
+        services,
+        ..Snapshot::default()
+    }
 }
 
 fn failed(error: impl Display) -> LabError {
@@ -64,55 +71,83 @@ fn watching(
         });
         let outcome = work(&mut renderer, &changes);
         drop(renderer);
-        listen.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+        listen
+            .join()
+            .unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
         outcome
     })
 }
 
 #[test]
 fn own_transactions_are_ignored_and_foreign_ones_seen() -> Result<()> {
-    isolated("nftables_watch::own_transactions_are_ignored_and_foreign_ones_seen", |lab| {
-        watching(&lab.node, |renderer, changes| {
-            for snapshot in [Snapshot::default(), many(), Snapshot::default()] {
-                renderer.resync(&snapshot).map_err(failed)?;
-            }
-            lab.node.exec(&["nft", "add", "element", "inet", "contiv", "cluster-ips6", "{ fd00::7 }"])?;
-            let first = changes.recv_timeout(EVENT_TIMEOUT).unwrap_or_else(|error| panic!("{error}"));
-            assert!(first.starts_with("nft (pid "), "{first}");
-            assert!(first.ends_with("added 1 element to cluster-ips6 (fd00::7)"), "{first}");
-            Ok(())
-        })
-    })
+    isolated(
+        "nftables_watch::own_transactions_are_ignored_and_foreign_ones_seen",
+        |lab| {
+            watching(&lab.node, |renderer, changes| {
+                for snapshot in [Snapshot::default(), many(), Snapshot::default()] {
+                    renderer.resync(&snapshot).map_err(failed)?;
+                }
+                lab.node.exec(&[
+                    "nft",
+                    "add",
+                    "element",
+                    "inet",
+                    "contiv",
+                    "cluster-ips6",
+                    "{ fd00::7 }",
+                ])?;
+                let first = changes
+                    .recv_timeout(EVENT_TIMEOUT)
+                    .unwrap_or_else(|error| panic!("{error}"));
+                assert!(first.starts_with("nft (pid "), "{first}");
+                assert!(
+                    first.ends_with("added 1 element to cluster-ips6 (fd00::7)"),
+                    "{first}"
+                );
+                Ok(())
+            })
+        },
+    )
 }
 
 #[test]
 fn foreign_change_during_a_large_transaction_is_not_missed() -> Result<()> {
-    isolated("nftables_watch::foreign_change_during_a_large_transaction_is_not_missed", |lab| {
-        let over = AtomicBool::new(false);
-        let change_a_table = || {
-            while !over.load(Ordering::Relaxed) {
-                lab.node.exec(&["nft", "add table ip neighbour; delete table ip neighbour"])?;
-            }
-            Ok(())
-        };
-        thread::scope(|scope| {
-            let neighbour = scope.spawn(change_a_table);
-            let outcome = watching(&lab.node, |renderer, changes| {
-                let start = Instant::now();
-                for snapshot in [many(), Snapshot::default()].iter().cycle() {
-                    renderer.resync(snapshot).map_err(failed)?;
-                    // Not a panic, after which the other thread would never end.
-                    match changes.recv_timeout(Duration::from_millis(1)) {
-                        Ok(what) if what.contains("while a large transaction was committed") => break,
-                        Err(RecvTimeoutError::Timeout) if start.elapsed() < EVENT_TIMEOUT => {}
-                        other => return Err(LabError::Unexpected(format!("{other:?}"))),
-                    }
+    isolated(
+        "nftables_watch::foreign_change_during_a_large_transaction_is_not_missed",
+        |lab| {
+            let over = AtomicBool::new(false);
+            let change_a_table = || {
+                while !over.load(Ordering::Relaxed) {
+                    lab.node
+                        .exec(&["nft", "add table ip neighbour; delete table ip neighbour"])?;
                 }
                 Ok(())
-            });
-            over.store(true, Ordering::Relaxed);
-            neighbour.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-            outcome
-        })
-    })
+            };
+            thread::scope(|scope| {
+                let neighbour = scope.spawn(change_a_table);
+                let outcome = watching(&lab.node, |renderer, changes| {
+                    let start = Instant::now();
+                    for snapshot in [many(), Snapshot::default()].iter().cycle() {
+                        renderer.resync(snapshot).map_err(failed)?;
+                        // Not a panic, after which the other thread would never end.
+                        match changes.recv_timeout(Duration::from_millis(1)) {
+                            Ok(what)
+                                if what.contains("while a large transaction was committed") =>
+                            {
+                                break;
+                            }
+                            Err(RecvTimeoutError::Timeout) if start.elapsed() < EVENT_TIMEOUT => {}
+                            other => return Err(LabError::Unexpected(format!("{other:?}"))),
+                        }
+                    }
+                    Ok(())
+                });
+                over.store(true, Ordering::Relaxed);
+                neighbour
+                    .join()
+                    .unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+                outcome
+            })
+        },
+    )
 }

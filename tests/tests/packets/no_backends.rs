@@ -13,16 +13,18 @@ const REJECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[test]
 fn service_without_backends_rejects_at_once_from_manifests() -> Result<()> {
-    isolated("no_backends::service_without_backends_rejects_at_once_from_manifests", |lab| {
-        a_service_without_backends_refuses_at_once(lab, &Manifests::new(lab)?)
-    })
+    isolated(
+        "no_backends::service_without_backends_rejects_at_once_from_manifests",
+        |lab| a_service_without_backends_refuses_at_once(lab, &Manifests::new(lab)?),
+    )
 }
 
 #[test]
 fn service_without_backends_refuses_at_once_with_state_in_etcd() -> Result<()> {
-    isolated("no_backends::service_without_backends_refuses_at_once_with_state_in_etcd", |lab| {
-        a_service_without_backends_refuses_at_once(lab, &Etcd::start(lab)?)
-    })
+    isolated(
+        "no_backends::service_without_backends_refuses_at_once_with_state_in_etcd",
+        |lab| a_service_without_backends_refuses_at_once(lab, &Etcd::start(lab)?),
+    )
 }
 
 fn a_service_without_backends_refuses_at_once(lab: &Lab, state: &dyn State) -> Result<()> {
@@ -30,14 +32,19 @@ fn a_service_without_backends_refuses_at_once(lab: &Lab, state: &dyn State) -> R
     state.put(&empty)?;
     let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
     for from in [&lab.pod1, &lab.node, &lab.client] {
-        for (frontend, family) in
-            Frontend::ALL.into_iter().flat_map(|f| Family::BOTH.map(|family| (f, family)))
+        for (frontend, family) in Frontend::ALL
+            .into_iter()
+            .flat_map(|f| Family::BOTH.map(|family| (f, family)))
         {
             for protocol in Protocol::ALL {
                 let address = empty.address(lab, frontend, family);
-                let flow = format!("{} -> {address} ({frontend:?}, {protocol:?})", from.host.name);
+                let flow = format!(
+                    "{} -> {address} ({frontend:?}, {protocol:?})",
+                    from.host.name
+                );
                 let refusal = from.ask(protocol, address)?.refusal();
-                let after = refusal.map_err(|error| LabError::Unexpected(format!("{flow}: {error}")))?;
+                let after =
+                    refusal.map_err(|error| LabError::Unexpected(format!("{flow}: {error}")))?;
                 assert!(after < REJECT_TIMEOUT, "{flow}: only after {after:?}");
             }
         }
@@ -55,7 +62,9 @@ fn refused_connections_are_counted() -> Result<()> {
         for frontend in [Frontend::ClusterIp, Frontend::NodePort] {
             for family in Family::BOTH {
                 for _ in 0..5 {
-                    lab.pod1.ask(Protocol::Tcp, empty.address(lab, frontend, family))?.refusal()?;
+                    lab.pod1
+                        .ask(Protocol::Tcp, empty.address(lab, frontend, family))?
+                        .refusal()?;
                 }
             }
         }
@@ -65,10 +74,18 @@ fn refused_connections_are_counted() -> Result<()> {
             (&of_service["service"], &of_service["connections"]),
             (&"default/empty".into(), &0.into())
         );
-        assert_eq!((&of_service["refused"], &counters["refused"]), (&20.into(), &20.into()), "{counters}");
+        assert_eq!(
+            (&of_service["refused"], &counters["refused"]),
+            (&20.into(), &20.into()),
+            "{counters}"
+        );
         assert_eq!(of_service["attempts"], 20);
         let reasons = serde_json::json!({"no-endpoints": 20});
-        assert_eq!((&of_service["refused_by"], &counters["refused_by"]), (&reasons, &reasons), "{counters}");
+        assert_eq!(
+            (&of_service["refused_by"], &counters["refused_by"]),
+            (&reasons, &reasons),
+            "{counters}"
+        );
         agent.stop().map(drop)
     })
 }

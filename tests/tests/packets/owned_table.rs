@@ -7,7 +7,10 @@ use contiv_tests::{
 };
 
 fn is_answered(lab: &Lab, service: &Service) -> Result<bool> {
-    let outcome = lab.client.ask(Protocol::Tcp, service.address(lab, Frontend::NodePort, Family::V4))?;
+    let outcome = lab.client.ask(
+        Protocol::Tcp,
+        service.address(lab, Frontend::NodePort, Family::V4),
+    )?;
     Ok(matches!(outcome, Outcome::Answered { .. }))
 }
 
@@ -39,19 +42,49 @@ fn owned_table_refuses_foreign_changes_and_survives_a_flush() -> Result<()> {
     let name = "owned_table::owned_table_refuses_foreign_changes_and_survives_a_flush";
     with_agent(name, |lab, _, agent, web| {
         lab.node.exec(&["nft", "add", "table", "inet", "other"])?;
-        let before = lab.node.exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?;
+        let before = lab
+            .node
+            .exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?;
         lab.node.exec(&["nft", "flush", "ruleset"])?;
         for refused in [
             &["delete", "table", "inet", "contiv"][..],
             &["flush", "map", "inet", "contiv", "services4"],
-            &["add", "element", "inet", "contiv", "cluster-ips4", "{ 192.0.2.1 }"],
-            &["insert", "rule", "inet", "contiv", "nat-prerouting", "accept"],
+            &[
+                "add",
+                "element",
+                "inet",
+                "contiv",
+                "cluster-ips4",
+                "{ 192.0.2.1 }",
+            ],
+            &[
+                "insert",
+                "rule",
+                "inet",
+                "contiv",
+                "nat-prerouting",
+                "accept",
+            ],
         ] {
-            let error = lab.node.exec(&[&["nft"], refused].concat()).unwrap_err().to_string();
-            assert!(error.contains("Operation not permitted"), "{refused:?}: {error}");
+            let error = lab
+                .node
+                .exec(&[&["nft"], refused].concat())
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("Operation not permitted"),
+                "{refused:?}: {error}"
+            );
         }
-        assert_eq!(lab.node.exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?, before);
-        assert!(!lab.node.exec(&["nft", "list", "tables"])?.contains("other"), "the flush was real");
+        assert_eq!(
+            lab.node
+                .exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?,
+            before
+        );
+        assert!(
+            !lab.node.exec(&["nft", "list", "tables"])?.contains("other"),
+            "the flush was real"
+        );
         assert!(is_answered(lab, web)?);
         assert_eq!(foreign_changes(&agent)?, 0);
         Ok(())
@@ -64,7 +97,10 @@ fn table_outlives_agent_and_next_one_takes_it_over_as_it_is() -> Result<()> {
         "owned_table::table_outlives_agent_and_next_one_takes_it_over_as_it_is",
         |lab, options, agent, web| {
             // The connections were counted, and the counters of a new table would be zero.
-            let counters = || lab.node.exec(&["nft", "list", "map", "inet", "contiv", "services4"]);
+            let counters = || {
+                lab.node
+                    .exec(&["nft", "list", "map", "inet", "contiv", "services4"])
+            };
             let before = counters()?;
             assert!(before.contains("packets 1"), "{before}");
             agent.kill()?;
@@ -72,13 +108,19 @@ fn table_outlives_agent_and_next_one_takes_it_over_as_it_is() -> Result<()> {
             let agent = Agent::start(lab, options)?;
             assert_eq!(counters()?, before);
             assert!(
-                lab.node.exec(&["nft", "delete", "table", "inet", "contiv"]).is_err(),
+                lab.node
+                    .exec(&["nft", "delete", "table", "inet", "contiv"])
+                    .is_err(),
                 "it has an owner again"
             );
             agent.stop()?;
             assert!(is_answered(lab, web)?, "it serves without any agent");
             lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
-            assert!(!lab.node.exec(&["nft", "list", "tables"])?.contains("contiv"));
+            assert!(
+                !lab.node
+                    .exec(&["nft", "list", "tables"])?
+                    .contains("contiv")
+            );
             Ok(())
         },
     )
@@ -90,13 +132,19 @@ fn open_table_becomes_owned_and_owned_one_stays_usable() -> Result<()> {
     with_agent(name, |lab, owning, agent, web| {
         agent.stop()?;
         let open = AgentOptions::with_open_table(owning.store.clone());
-        let flush = || lab.node.exec(&["nft", "flush", "map", "inet", "contiv", "services4"]);
+        let flush = || {
+            lab.node
+                .exec(&["nft", "flush", "map", "inet", "contiv", "services4"])
+        };
         for _ in 0..2 {
             let agent = Agent::start(lab, &open)?;
             assert!(is_answered(lab, web)? && flush().is_ok(), "anyone may");
             agent.stop()?;
             let agent = Agent::start(lab, owning)?;
-            assert!(is_answered(lab, web)? && flush().is_err(), "only the agent may");
+            assert!(
+                is_answered(lab, web)? && flush().is_err(),
+                "only the agent may"
+            );
             agent.stop()?;
             lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
         }

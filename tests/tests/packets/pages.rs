@@ -79,17 +79,24 @@ fn text(root: &Path) -> Result<String> {
         .split_once("\n## Four broken services\n")
         .ok_or_else(|| missing("Four broken services"))?;
     let broken = broken.split("\n## ").next().unwrap_or_default();
-    let (page, end) = page.split_once("\n## 6. Uninstall\n").ok_or_else(|| missing("6. Uninstall"))?;
+    let (page, end) = page
+        .split_once("\n## 6. Uninstall\n")
+        .ok_or_else(|| missing("6. Uninstall"))?;
     Ok([page, broken, end].join("\n"))
 }
 
 /// The lines of `sh` blocks, and those of `console` blocks with a prompt. A block after a comment `<!-- … -->` is for another way.
 fn commands(text: &str) -> Vec<&str> {
-    let (mut language, mut is_left_out, mut comes_left_out, mut found) = (None, false, false, Vec::new());
+    let (mut language, mut is_left_out, mut comes_left_out, mut found) =
+        (None, false, false, Vec::new());
     for line in text.lines() {
         match language {
             _ if line.starts_with("```") => {
-                language = if language.is_none() { line.strip_prefix("```") } else { None };
+                language = if language.is_none() {
+                    line.strip_prefix("```")
+                } else {
+                    None
+                };
                 (is_left_out, comes_left_out) = (comes_left_out, false);
             }
             None => comes_left_out |= line.starts_with("<!-- "),
@@ -104,8 +111,14 @@ fn commands(text: &str) -> Vec<&str> {
 
 fn shell(command: &str, path: &str) -> Command {
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(format!("{WORK}/home")).stdin(Stdio::null());
-    shell.env("PATH", path).env("HOME", format!("{WORK}/home")).env("COLUMNS", "100");
+    shell
+        .args(["-c", command])
+        .current_dir(format!("{WORK}/home"))
+        .stdin(Stdio::null());
+    shell
+        .env("PATH", path)
+        .env("HOME", format!("{WORK}/home"))
+        .env("COLUMNS", "100");
     shell
 }
 
@@ -114,27 +127,43 @@ fn follow(command: &str, path: &str) -> Result<()> {
     let failed = |error| LabError::system(command.to_owned(), error);
     let (plain, comment) = command.split_once("  # ").unwrap_or((command, ""));
     if plain.trim_end().ends_with('&') {
-        shell(command, path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(failed)?;
+        shell(command, path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
         return Ok(());
     }
-    let expected =
-        comment.split_once("exit code ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    let expected = comment
+        .split_once("exit code ")
+        .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     let expected: i32 = expected.unwrap_or_default();
     let start = Instant::now();
     loop {
         let output = shell(command, path).output().map_err(failed)?;
-        let printed =
-            [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].concat();
-        let says_all = comment.split('"').skip(1).step_by(2).all(|words| printed.contains(words));
+        let printed = [
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        ]
+        .concat();
+        let says_all = comment
+            .split('"')
+            .skip(1)
+            .step_by(2)
+            .all(|words| printed.contains(words));
         if output.status.code() == Some(expected) && says_all {
             return Ok(());
         }
         // Only what asks may be repeated: the agent may not have seen the change before it yet.
-        let asks = ["contiv ", "curl "].iter().any(|start| command.starts_with(start));
+        let asks = ["contiv ", "curl "]
+            .iter()
+            .any(|start| command.starts_with(start));
         if !asks || start.elapsed() > TIME_LIMIT {
             let log = fs::read_to_string(format!("{WORK}/log")).unwrap_or_default();
             let code = output.status;
-            return Err(LabError::Unexpected(format!("{command}\n{code}: {printed}\n{log}")));
+            return Err(LabError::Unexpected(format!(
+                "{command}\n{code}: {printed}\n{log}"
+            )));
         }
         thread::sleep(Duration::from_millis(200));
     }
@@ -146,10 +175,16 @@ fn pages_for_one_machine_work_as_printed() -> Result<()> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let binary = binary()?;
         let folder = binary.parent().unwrap_or(Path::new("/"));
-        let setup = Command::new("sh").args(["-c", SETUP, "sh"]).arg(&root).arg(folder).output();
+        let setup = Command::new("sh")
+            .args(["-c", SETUP, "sh"])
+            .arg(&root)
+            .arg(folder)
+            .output();
         let setup = setup.map_err(|error| LabError::system("make a machine", error))?;
         if !setup.status.success() {
-            return Err(LabError::Unexpected(String::from_utf8_lossy(&setup.stderr).into_owned()));
+            return Err(LabError::Unexpected(
+                String::from_utf8_lossy(&setup.stderr).into_owned(),
+            ));
         }
         let path = format!("{WORK}/bin:{}", std::env::var("PATH").unwrap_or_default());
         // What the installation of the package does.
@@ -157,14 +192,21 @@ fn pages_for_one_machine_work_as_printed() -> Result<()> {
         let text = text(&root)?;
         let commands = commands(&text);
         // The package needs a machine of its own.
-        let (apt, followed): (Vec<&str>, Vec<&str>) =
-            commands.into_iter().partition(|command| command.starts_with("sudo apt "));
-        assert_eq!((apt.len(), followed.len() > 50), (2, true), "{apt:?} {followed:?}");
+        let (apt, followed): (Vec<&str>, Vec<&str>) = commands
+            .into_iter()
+            .partition(|command| command.starts_with("sudo apt "));
+        assert_eq!(
+            (apt.len(), followed.len() > 50),
+            (2, true),
+            "{apt:?} {followed:?}"
+        );
         for command in followed {
             follow(command, &path)?;
         }
         let tables = shell("nft list tables", &path).output();
-        let tables = tables.map_err(|error| LabError::system("list tables", error))?.stdout;
+        let tables = tables
+            .map_err(|error| LabError::system("list tables", error))?
+            .stdout;
         let tables = String::from_utf8_lossy(&tables).into_owned();
         assert!(!tables.contains("contiv"), "{tables}");
         Ok(())

@@ -24,7 +24,9 @@ fn state_at_a_stop_under_load_is_saved() -> Result<()> {
         let options = AgentOptions::with_store(etcd.url());
         let web = |round: usize| Service::new("web", 80, &[lab.pods()[round].host]);
         let churning = |name, number| Service::new(name, number, &[lab.pod1.host]);
-        (100..).zip(CHURNING).try_for_each(|(number, name)| etcd.put(&churning(name, number)))?;
+        (100..)
+            .zip(CHURNING)
+            .try_for_each(|(number, name)| etcd.put(&churning(name, number)))?;
         for round in 0..ROUNDS {
             etcd.put(&web(round))?;
             let agent = Agent::start(lab, &options)?;
@@ -34,7 +36,12 @@ fn state_at_a_stop_under_load_is_saved() -> Result<()> {
                 for (number, name) in (100..).zip(CHURNING) {
                     let done = &done;
                     scope.spawn(move || {
-                        for host in lab.pods().iter().cycle().take_while(|_| !done.load(Ordering::Relaxed)) {
+                        for host in lab
+                            .pods()
+                            .iter()
+                            .cycle()
+                            .take_while(|_| !done.load(Ordering::Relaxed))
+                        {
                             let churning = Service::new(name, number, &[host.host]);
                             // Not all of these changes are read before the end.
                             let _ = client.put_slice_at_once(0, &churning, Family::V4);
@@ -43,7 +50,10 @@ fn state_at_a_stop_under_load_is_saved() -> Result<()> {
                 }
                 let stopped = agent.wait_until_applied(&web(round)).and_then(|()| {
                     let start = Instant::now();
-                    assert!(agent.stop()?.success(), "SIGTERM is a clean end, whatever comes in");
+                    assert!(
+                        agent.stop()?.success(),
+                        "SIGTERM is a clean end, whatever comes in"
+                    );
                     Ok(start.elapsed())
                 });
                 done.store(true, Ordering::Relaxed);
@@ -56,7 +66,10 @@ fn state_at_a_stop_under_load_is_saved() -> Result<()> {
             lab.node.exec(&[&binary()?.to_string_lossy(), "cleanup"])?;
             let agent = Agent::start(lab, &options)?;
             let address = web(round).address(lab, Frontend::ClusterIp, Family::V4);
-            let answer = lab.node.ask_within(Protocol::Tcp, address, Duration::from_secs(10))?.answer()?;
+            let answer = lab
+                .node
+                .ask_within(Protocol::Tcp, address, Duration::from_secs(10))?
+                .answer()?;
             assert_eq!(answer.by, lab.pods()[round].host.name);
             agent.stop()?;
             etcd.start_again()?;

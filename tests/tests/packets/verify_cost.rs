@@ -25,25 +25,44 @@ const CHANGES: u32 = 200;
 
 /// Service `i`, whose backends differ from `generation` to `generation`.
 fn service(i: u32, generation: u32) -> (ServiceId, Arc<ContivService>) {
-    let address = |first: [u8; 4], number: u32| Ipv4Addr::from_bits(Ipv4Addr::from(first).to_bits() + number);
+    let address =
+        |first: [u8; 4], number: u32| Ipv4Addr::from_bits(Ipv4Addr::from(first).to_bits() + number);
     let mut service = ContivService::new(ServiceId::new("default", format!("s{i}")));
     service.cluster_ips = [address([10, 97, 0, 0], i).into()].into();
     let number = |n| i * 8 + (n + generation) % 8;
-    let backend = |n| Backend::new(SocketAddr::from((address([10, 128, 0, 0], number(n)), 8080)));
+    let backend = |n| {
+        Backend::new(SocketAddr::from((
+            address([10, 128, 0, 0], number(n)),
+            8080,
+        )))
+    };
     let mut backends: Vec<Backend> = (0..BACKENDS).map(backend).collect();
     backends.sort();
     let (port, protocol) = (80, Protocol::Tcp);
-    service.ports = vec![ServicePort { port, protocol, name: "".into(), node_port: None, backends }];
+    service.ports = vec![ServicePort {
+        port,
+        protocol,
+        name: "".into(),
+        node_port: None,
+        backends,
+    }];
     (service.id.clone(), Arc::new(service))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in for a closure in map_err")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it stands in for a closure in map_err"
+)]
 fn unexpected(error: impl ToString) -> LabError {
     LabError::Unexpected(error.to_string())
 }
 
 /// The median and the maximum of some changes, each of one service.
-fn changes(renderer: &mut Nftables, state: &mut Snapshot, generation: u32) -> Result<[Duration; 2]> {
+fn changes(
+    renderer: &mut Nftables,
+    state: &mut Snapshot,
+    generation: u32,
+) -> Result<[Duration; 2]> {
     let mut durations = Vec::new();
     for i in 0..CHANGES {
         let mut next = state.clone();
@@ -55,15 +74,22 @@ fn changes(renderer: &mut Nftables, state: &mut Snapshot, generation: u32) -> Re
         durations.push(start.elapsed());
     }
     durations.sort();
-    Ok([durations[durations.len() / 2], durations[durations.len() - 1]])
+    Ok([
+        durations[durations.len() / 2],
+        durations[durations.len() - 1],
+    ])
 }
 
 #[test]
 fn ten_thousand_services_are_verified_during_changes() -> Result<()> {
-    isolated("verify_cost::ten_thousand_services_are_verified_during_changes", |lab| {
-        let mut state =
-            Snapshot { services: (0..SERVICES).map(|i| service(i, 0)).collect(), ..Snapshot::default() };
-        lab.node.run(|| {
+    isolated(
+        "verify_cost::ten_thousand_services_are_verified_during_changes",
+        |lab| {
+            let mut state = Snapshot {
+                services: (0..SERVICES).map(|i| service(i, 0)).collect(),
+                ..Snapshot::default()
+            };
+            lab.node.run(|| {
             let mut renderer = Nftables::new();
             renderer.resync(&state).map_err(unexpected)?;
             let start = Instant::now();
@@ -97,5 +123,6 @@ fn ten_thousand_services_are_verified_during_changes() -> Result<()> {
                 Ok(())
             })
         })
-    })
+        },
+    )
 }

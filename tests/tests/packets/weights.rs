@@ -29,7 +29,13 @@ fn share_of_the_local_backend(
         let web = Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
         state.put(&web)?;
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let _agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })?;
+        let _agent = Agent::start(
+            lab,
+            &AgentOptions {
+                flags,
+                ..AgentOptions::with_store(state.url())
+            },
+        )?;
         for family in Family::BOTH {
             let address = web.address(lab, Frontend::ClusterIp, family);
             let answered = lab.pod2.distribution(Protocol::Tcp, address, CONNECTIONS)?;
@@ -77,7 +83,10 @@ fn many(backends: u8) -> Snapshot {
     let mut service = ContivService::new(ServiceId::new("default", "many"));
     service.cluster_ips = [MANY.ip()].into();
     service.ports = vec![port];
-    Snapshot { services: [(service.id.clone(), Arc::new(service))].into(), ..Snapshot::default() }
+    Snapshot {
+        services: [(service.id.clone(), Arc::new(service))].into(),
+        ..Snapshot::default()
+    }
 }
 
 fn weight(number: u8) -> u16 {
@@ -86,7 +95,9 @@ fn weight(number: u8) -> u16 {
 
 /// The connections of each backend, by the last byte of its address.
 fn reached(listing: &str) -> BTreeMap<u8, u32> {
-    let elements = listing.split_once("elements = {").map_or("", |(_, elements)| elements);
+    let elements = listing
+        .split_once("elements = {")
+        .map_or("", |(_, elements)| elements);
     let element = |text: &str| {
         let (address, rest) = text.trim().split_once(" counter packets ")?;
         let address: Ipv4Addr = address.parse().ok()?;
@@ -109,60 +120,81 @@ fn chi_square_bound(degrees: f64) -> f64 {
 fn million_connections_are_spread_by_weight_while_service_scales() -> Result<()> {
     const DATAGRAMS: u16 = 7875;
     const FIRST_PORT: u16 = 1024;
-    isolated("weights::million_connections_are_spread_by_weight_while_service_scales", |lab| {
-        for command in [
-            "ip link add many type veth peer name nobody",
-            "ip link set many arp off up",
-            "ip link set nobody up",
-            "ip address add 10.244.77.254/24 dev many",
-            "ip route add 10.96.77.1/32 dev many",
-        ] {
-            lab.node.exec(&command.split(' ').collect::<Vec<_>>())?;
-        }
-        lab.node.exec_with_input(&["nft", "-f", "-"], COUNTING)?;
-        let failed = |error: &dyn ToString| LabError::Unexpected(error.to_string());
-        let (mut renderer, mut state) = (Nftables::new(), many(1));
-        lab.node.run(|| renderer.resync(&state).map_err(|error| failed(&error)))?;
-        let (mut connections, mut all) = (0, (0.0, 0.0));
-        for backends in (1..=64).chain((1..64).rev()) {
-            let next = many(backends);
-            let changes = ChangeSet::between(&state, &next);
-            state = next;
-            // The ports are used again, and a port with a known connection would be no new one.
-            lab.node.exec(&["conntrack", "--flush"])?;
-            lab.node.run(|| {
-                renderer.update(&changes).map_err(|error| failed(&error))?;
-                for port in FIRST_PORT..FIRST_PORT + DATAGRAMS {
-                    let sent =
-                        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).and_then(|it| it.send_to(b"x", MANY));
-                    sent.map_err(|error| failed(&error))?;
+    isolated(
+        "weights::million_connections_are_spread_by_weight_while_service_scales",
+        |lab| {
+            for command in [
+                "ip link add many type veth peer name nobody",
+                "ip link set many arp off up",
+                "ip link set nobody up",
+                "ip address add 10.244.77.254/24 dev many",
+                "ip route add 10.96.77.1/32 dev many",
+            ] {
+                lab.node.exec(&command.split(' ').collect::<Vec<_>>())?;
+            }
+            lab.node.exec_with_input(&["nft", "-f", "-"], COUNTING)?;
+            let failed = |error: &dyn ToString| LabError::Unexpected(error.to_string());
+            let (mut renderer, mut state) = (Nftables::new(), many(1));
+            lab.node
+                .run(|| renderer.resync(&state).map_err(|error| failed(&error)))?;
+            let (mut connections, mut all) = (0, (0.0, 0.0));
+            for backends in (1..=64).chain((1..64).rev()) {
+                let next = many(backends);
+                let changes = ChangeSet::between(&state, &next);
+                state = next;
+                // The ports are used again, and a port with a known connection would be no new one.
+                lab.node.exec(&["conntrack", "--flush"])?;
+                lab.node.run(|| {
+                    renderer.update(&changes).map_err(|error| failed(&error))?;
+                    for port in FIRST_PORT..FIRST_PORT + DATAGRAMS {
+                        let sent = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))
+                            .and_then(|it| it.send_to(b"x", MANY));
+                        sent.map_err(|error| failed(&error))?;
+                    }
+                    Ok(())
+                })?;
+                let counts = reached(
+                    &lab.node
+                        .exec(&["nft", "list", "set", "inet", "counting", "reached"])?,
+                );
+                lab.node
+                    .exec(&["nft", "flush", "set", "inet", "counting", "reached"])?;
+                assert_eq!(
+                    counts.values().sum::<u32>(),
+                    u32::from(DATAGRAMS),
+                    "{backends} backends: {counts:?}"
+                );
+                connections += u32::from(DATAGRAMS);
+                let weights = || (1..=backends).map(|number| (number, f64::from(weight(number))));
+                let total: f64 = weights().map(|(_, weight)| weight).sum();
+                let mut statistic = 0.0;
+                for (number, weight) in weights() {
+                    let expected = f64::from(DATAGRAMS) * weight / total;
+                    let found = f64::from(counts.get(&number).copied().unwrap_or_default());
+                    let deviation = (expected * (1.0 - weight / total)).sqrt();
+                    assert!(
+                        (found - expected).abs() <= 6.0 * deviation,
+                        "{number} of {backends}: {counts:?}"
+                    );
+                    statistic += (found - expected).powi(2) / expected;
                 }
-                Ok(())
-            })?;
-            let counts = reached(&lab.node.exec(&["nft", "list", "set", "inet", "counting", "reached"])?);
-            lab.node.exec(&["nft", "flush", "set", "inet", "counting", "reached"])?;
-            assert_eq!(counts.values().sum::<u32>(), u32::from(DATAGRAMS), "{backends} backends: {counts:?}");
-            connections += u32::from(DATAGRAMS);
-            let weights = || (1..=backends).map(|number| (number, f64::from(weight(number))));
-            let total: f64 = weights().map(|(_, weight)| weight).sum();
-            let mut statistic = 0.0;
-            for (number, weight) in weights() {
-                let expected = f64::from(DATAGRAMS) * weight / total;
-                let found = f64::from(counts.get(&number).copied().unwrap_or_default());
-                let deviation = (expected * (1.0 - weight / total)).sqrt();
-                assert!((found - expected).abs() <= 6.0 * deviation, "{number} of {backends}: {counts:?}");
-                statistic += (found - expected).powi(2) / expected;
+                let degrees = f64::from(backends - 1);
+                if degrees > 0.0 {
+                    let bound = chi_square_bound(degrees);
+                    assert!(
+                        statistic <= bound,
+                        "{backends} backends: {statistic} > {bound}: {counts:?}"
+                    );
+                }
+                all = (all.0 + statistic, all.1 + degrees);
             }
-            let degrees = f64::from(backends - 1);
-            if degrees > 0.0 {
-                let bound = chi_square_bound(degrees);
-                assert!(statistic <= bound, "{backends} backends: {statistic} > {bound}: {counts:?}");
-            }
-            all = (all.0 + statistic, all.1 + degrees);
-        }
-        let (statistic, degrees) = all;
-        assert!(statistic <= chi_square_bound(degrees), "{statistic} with {degrees} degrees of freedom");
-        assert!(connections >= 1_000_000, "{connections}");
-        Ok(())
-    })
+            let (statistic, degrees) = all;
+            assert!(
+                statistic <= chi_square_bound(degrees),
+                "{statistic} with {degrees} degrees of freedom"
+            );
+            assert!(connections >= 1_000_000, "{connections}");
+            Ok(())
+        },
+    )
 }

@@ -9,7 +9,10 @@ use std::{
 };
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 /// All Rust files below a folder.
@@ -36,7 +39,11 @@ fn tests() -> BTreeSet<String> {
             let attributes = text[..start].rsplit("\n\n").next().unwrap_or_default();
             if attributes.contains("test]") || attributes.contains("::test(") {
                 let rest = &text[start + keyword.len()..];
-                names.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+                names.insert(
+                    rest.chars()
+                        .take_while(|c| c.is_alphanumeric() || *c == '_')
+                        .collect(),
+                );
             }
         }
     }
@@ -53,7 +60,10 @@ fn rows_with_proof(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut rows = Vec::new();
     let mut has_proof = false;
     for (number, line) in text.lines().enumerate() {
-        let Some(inner) = line.strip_prefix('|').and_then(|line| line.strip_suffix('|')) else {
+        let Some(inner) = line
+            .strip_prefix('|')
+            .and_then(|line| line.strip_suffix('|'))
+        else {
             has_proof = false;
             continue;
         };
@@ -105,14 +115,24 @@ fn examples_show_a_store_that_can_have_their_keys() {
     assert!(examples.len() > 3, "{examples:?}");
     for example in examples {
         let text = fs::read_to_string(&example).unwrap();
-        let comment: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
+        let comment: Vec<&str> = text
+            .lines()
+            .map_while(|line| line.strip_prefix("//!"))
+            .collect();
         let shows_folder = comment.iter().any(|line| line.contains("-- dir:"));
-        let words = comment.iter().flat_map(|line| line.split(['`', ' '])).filter(|word| word.len() > 1);
+        let words = comment
+            .iter()
+            .flat_map(|line| line.split(['`', ' ']))
+            .filter(|word| word.len() > 1);
         let is_other_key = |word: &&str| {
             word.starts_with('/') && !word.starts_with("/vnf-agent/") && !word.starts_with("/tmp/")
         };
         let other_keys: Vec<&str> = words.filter(is_other_key).collect();
-        assert!(!shows_folder || other_keys.is_empty(), "{}: {other_keys:?}", example.display());
+        assert!(
+            !shows_folder || other_keys.is_empty(),
+            "{}: {other_keys:?}",
+            example.display()
+        );
     }
 }
 
@@ -122,18 +142,27 @@ fn check(document: &str) -> usize {
     let tests = tests();
     let rows = rows_with_proof(&text);
     let count = rows.len();
-    let is_name = |word: &&str| word.contains('_') && word.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let is_name =
+        |word: &&str| word.contains('_') && word.chars().all(|c| c.is_alphanumeric() || c == '_');
     let mut wrong = Vec::new();
     for (line, cells) in rows {
         let proof = cells.last().copied().unwrap_or_default();
-        for name in quoted(proof).filter(is_name).filter(|name| !tests.contains(*name)) {
+        for name in quoted(proof)
+            .filter(is_name)
+            .filter(|name| !tests.contains(*name))
+        {
             wrong.push(format!("line {line}: there is no test {name}"));
         }
         let refers = quoted(proof).any(|word| is_name(&word)) || proof.contains("the same test");
-        let is_matrix = proof.split(['*', ';', ' ']).any(|word| word == "M" || word == "O");
+        let is_matrix = proof
+            .split(['*', ';', ' '])
+            .any(|word| word == "M" || word == "O");
         let says_why = proof.starts_with("no test: ");
         if !refers && !is_matrix && !says_why {
-            wrong.push(format!("line {line}: no test proves {:?}, and it does not say why", cells[0]));
+            wrong.push(format!(
+                "line {line}: no test proves {:?}, and it does not say why",
+                cells[0]
+            ));
         }
     }
     assert!(wrong.is_empty(), "{document}:\n{}", wrong.join("\n"));
@@ -143,19 +172,30 @@ fn check(document: &str) -> usize {
 /// The first paragraph below the title of a page; comments are passed over.
 fn first_paragraph(text: &str) -> &str {
     let mut paragraphs = text.split("\n\n").map(str::trim);
-    paragraphs.find(|text| !text.starts_with('#') && !text.starts_with("<!--")).unwrap_or_default()
+    paragraphs
+        .find(|text| !text.starts_with('#') && !text.starts_with("<!--"))
+        .unwrap_or_default()
 }
 
 #[test]
 fn every_page_begins_with_its_readers() {
-    let shelves =
-        ["docs/users", "docs/builders", "docs/proof"].map(|shelf| fs::read_dir(root().join(shelf)).unwrap());
-    let pages = shelves.into_iter().flatten().map(|entry| entry.unwrap().path());
-    let mut pages: Vec<PathBuf> =
-        pages.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
+    let shelves = ["docs/users", "docs/builders", "docs/proof"]
+        .map(|shelf| fs::read_dir(root().join(shelf)).unwrap());
+    let pages = shelves
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = pages
+        .filter(|path| path.extension().is_some_and(|kind| kind == "md"))
+        .collect();
     pages.extend(
-        ["docs/README.md", "docs/decisions/README.md", "CONTRIBUTING.md", "SECURITY.md"]
-            .map(|page| root().join(page)),
+        [
+            "docs/README.md",
+            "docs/decisions/README.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+        ]
+        .map(|page| root().join(page)),
     );
     assert!(pages.len() > 20, "{pages:?}");
     for page in pages {
@@ -171,8 +211,15 @@ fn every_page_begins_with_its_readers() {
 
 /// The output of packaging/release-notes for a version, and whether it succeeds.
 fn release_notes(arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(root().join("packaging/release-notes")).args(arguments).output().unwrap();
-    let text = if output.status.success() { output.stdout } else { output.stderr };
+    let output = Command::new(root().join("packaging/release-notes"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = if output.status.success() {
+        output.stdout
+    } else {
+        output.stderr
+    };
     (output.status.success(), String::from_utf8(text).unwrap())
 }
 
@@ -188,17 +235,26 @@ fn release_notes_are_the_changelog_of_the_version_or_unreleased() {
         ("1.2.2", "# contiv 1.2.2\n\n- old\n"),
         ("2.0.0", "# contiv 2.0.0\n\n- new\n"),
     ] {
-        assert_eq!(release_notes(&[version, &path]), (true, expected.to_owned()));
+        assert_eq!(
+            release_notes(&[version, &path]),
+            (true, expected.to_owned())
+        );
     }
     fs::write(&file, "# Changelog\n").unwrap();
     let (is_good, error) = release_notes(&["2.0.0", &path]);
-    assert!(!is_good && error.contains("neither a section 2.0.0 nor one Unreleased"), "{error}");
+    assert!(
+        !is_good && error.contains("neither a section 2.0.0 nor one Unreleased"),
+        "{error}"
+    );
 }
 
 #[test]
 fn release_notes_of_this_version_are_same_bytes_each_time() {
     let (is_good, notes) = release_notes(&[env!("CARGO_PKG_VERSION")]);
-    assert!(is_good && notes.lines().filter(|line| line.starts_with("- ")).count() > 20, "{notes}");
+    assert!(
+        is_good && notes.lines().filter(|line| line.starts_with("- ")).count() > 20,
+        "{notes}"
+    );
     assert_eq!(release_notes(&[env!("CARGO_PKG_VERSION")]), (true, notes));
 }
 
@@ -206,6 +262,9 @@ fn release_notes_of_this_version_are_same_bytes_each_time() {
 fn documents_claim_no_kernel_version_that_nothing_checks() {
     // The agent tests the kernel's features at its start; no kernel version is compared.
     let text = fs::read_to_string(root().join("README.md")).unwrap();
-    let claims: Vec<&str> = text.lines().filter(|line| line.contains("kernel of 5.")).collect();
+    let claims: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("kernel of 5."))
+        .collect();
     assert!(claims.is_empty(), "{claims:#?}");
 }

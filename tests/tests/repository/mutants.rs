@@ -6,7 +6,8 @@ use crate::workspace::root;
 
 #[test]
 fn each_mutant_replaces_a_text_that_occurs_once() {
-    let mutants = fs::read_to_string(root().join("sim/mutants/mutants.txt")).expect("the list of mutants");
+    let mutants =
+        fs::read_to_string(root().join("sim/mutants/mutants.txt")).expect("the list of mutants");
     let all: Vec<&str> = mutants.split("=== ").skip(1).collect();
     assert!(all.len() >= 30, "{} mutants", all.len());
     let mut wrong = Vec::new();
@@ -15,7 +16,9 @@ fn each_mutant_replaces_a_text_that_occurs_once() {
         let (file, rest) = rest.split_once("\n<<<\n").expect("a file and a text");
         // Tests that must find it are named after the file.
         let file = file.lines().next().unwrap_or_default();
-        let (before, _) = rest.split_once("\n>>>\n").expect("a text and its replacement");
+        let (before, _) = rest
+            .split_once("\n>>>\n")
+            .expect("a text and its replacement");
         let source = fs::read_to_string(root().join(file)).unwrap_or_default();
         let times = source.matches(before).count();
         if times != 1 {

@@ -35,10 +35,15 @@ fn has_test(code: &str) -> bool {
 /// Whether its documentation has an example that rustdoc would run.
 fn has_example(code: &str) -> bool {
     let lines = code.lines().map(str::trim);
-    let docs = lines.filter_map(|line| line.strip_prefix("///").or_else(|| line.strip_prefix("//!")));
+    let docs = lines.filter_map(|line| {
+        line.strip_prefix("///")
+            .or_else(|| line.strip_prefix("//!"))
+    });
     let fences = docs.filter_map(|line| line.trim().strip_prefix("```"));
     // Every second one ends a block.
-    fences.step_by(2).any(|language| !OTHER_LANGUAGES.contains(&language))
+    fences
+        .step_by(2)
+        .any(|language| !OTHER_LANGUAGES.contains(&language))
 }
 
 #[test]
@@ -69,15 +74,21 @@ fn targets_left_out_of_tests_contain_none() {
 #[test]
 fn tests_and_examples_are_told_from_other_code() {
     assert!(
-        has_test("mod tests {\n    #[test]\n    fn a() {}\n}") && has_test("#[tokio::test(flavor = \"x\")]")
+        has_test("mod tests {\n    #[test]\n    fn a() {}\n}")
+            && has_test("#[tokio::test(flavor = \"x\")]")
     );
     assert!(!has_test("/// See the attribute `#[test]`."));
-    let documented =
-        |language: &str| format!("//! ```{language}\n//! let a = 1;\n//! ```\n//! ```text\n//! ```\n");
+    let documented = |language: &str| {
+        format!("//! ```{language}\n//! let a = 1;\n//! ```\n//! ```text\n//! ```\n")
+    };
     assert!(
         ["", "rust", "no_run", "compile_fail,E0596"]
             .iter()
             .all(|language| has_example(&documented(language)))
     );
-    assert!(!OTHER_LANGUAGES.iter().any(|language| has_example(&documented(language))));
+    assert!(
+        !OTHER_LANGUAGES
+            .iter()
+            .any(|language| has_example(&documented(language)))
+    );
 }

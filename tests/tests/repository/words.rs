@@ -27,7 +27,10 @@ const NAMES: [(&str, &str); 22] = [
     ("Tenure", "LeaseTerm"),
     ("SetAside", "Quarantined"),
     ("set_aside", "quarantined"),
-    ("PATIENCE", "a name with the role, such as RENDERER_STALL_TIMEOUT"),
+    (
+        "PATIENCE",
+        "a name with the role, such as RENDERER_STALL_TIMEOUT",
+    ),
     ("Happening", "NewRecord"),
     ("Obstacle", "DirectRoutingBlocker"),
     ("Looked", "VerificationReport"),
@@ -88,8 +91,10 @@ const PROSE: [(&str, &str); 8] = [
 ];
 
 /// Words that no number follows: readers do not have this project's lists.
-const NUMBERED: [(&str, &str); 2] =
-    [("complaint ", "the subject itself"), ("issue ", "the public thread, such as etcd-io/etcd#15220")];
+const NUMBERED: [(&str, &str); 2] = [
+    ("complaint ", "the subject itself"),
+    ("issue ", "the public thread, such as etcd-io/etcd#15220"),
+];
 
 const KEYWORDS: [&str; 6] = ["struct", "enum", "trait", "type", "union", "fn"];
 
@@ -97,7 +102,10 @@ const KEYWORDS: [&str; 6] = ["struct", "enum", "trait", "type", "union", "fn"];
 fn old_words(line: &str) -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
     let mut before = "";
-    for word in line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()) {
+    for word in line
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+    {
         found.extend(NAMES.iter().filter(|(name, _)| *name == word));
         if KEYWORDS.contains(&before) {
             found.extend(DEFINITIONS.iter().filter(|(name, _)| *name == word));
@@ -107,7 +115,9 @@ fn old_words(line: &str) -> Vec<(&'static str, &'static str)> {
     let lower = line.to_ascii_lowercase();
     found.extend(PROSE.iter().filter(|(prose, _)| lower.contains(prose)));
     let is_numbered = |word: &str| {
-        let mut rest = lower.match_indices(word).map(|(start, _)| &lower[start + word.len()..]);
+        let mut rest = lower
+            .match_indices(word)
+            .map(|(start, _)| &lower[start + word.len()..]);
         rest.any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     found.extend(NUMBERED.iter().filter(|(word, _)| is_numbered(word)));
@@ -122,16 +132,24 @@ fn repository_has_none_of_the_old_words() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for path in all {
-        let name = path.strip_prefix(&root).expect("a file of the repository").display().to_string();
+        let name = path
+            .strip_prefix(&root)
+            .expect("a file of the repository")
+            .display()
+            .to_string();
         // Files that are not text have no words.
-        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let Ok(text) = fs::read_to_string(&path) else {
+            continue;
+        };
         if EXCEPT.contains(&name.as_str()) {
             continue;
         }
         count += 1;
         for (number, line) in (1..).zip(text.lines()) {
             let words = old_words(line).into_iter();
-            wrong.extend(words.map(|(old, new)| format!("{name}:{number}: {old:?}; in use is: {new}")));
+            wrong.extend(
+                words.map(|(old, new)| format!("{name}:{number}: {old:?}; in use is: {new}")),
+            );
         }
     }
     wrong.sort_unstable();
@@ -141,10 +159,24 @@ fn repository_has_none_of_the_old_words() {
 
 #[test]
 fn old_word_is_found_as_a_whole_word_only() {
-    let found = |line| old_words(line).into_iter().map(|(old, _)| old).collect::<Vec<_>>();
-    assert_eq!(found("    pub(super) fn may_speak(&mut self) {"), ["may_speak"]);
+    let found = |line| {
+        old_words(line)
+            .into_iter()
+            .map(|(old, _)| old)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        found("    pub(super) fn may_speak(&mut self) {"),
+        ["may_speak"]
+    );
     assert_eq!(found("struct Way<'a> {"), ["Way"]);
-    assert_eq!(found("// In force is what was applied last; see the Whom of it."), ["Whom", "in force"]);
+    assert_eq!(
+        found("// In force is what was applied last; see the Whom of it."),
+        ["Whom", "in force"]
+    );
     assert_eq!(found("// Complaint 7; the issue is known"), ["complaint "]);
-    assert_eq!(found("struct Ways2; fn may_speak_up() {} // Way, Turns into"), [] as [&str; 0]);
+    assert_eq!(
+        found("struct Ways2; fn may_speak_up() {} // Way, Turns into"),
+        [] as [&str; 0]
+    );
 }

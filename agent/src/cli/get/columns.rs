@@ -24,11 +24,24 @@ const NONE: &str = "<none>";
 /// The titles of a kind's columns, and of those that only `wide` shows.
 pub(super) fn header(kind: Kind) -> (Vec<&'static str>, &'static [&'static str]) {
     let (always, wide): (&[&str], &[&str]) = match kind {
-        Kind::Service => (&["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"], &["SELECTOR"]),
+        Kind::Service => (
+            &[
+                "NAME",
+                "TYPE",
+                "CLUSTER-IP",
+                "EXTERNAL-IP",
+                "PORT(S)",
+                "AGE",
+            ],
+            &["SELECTOR"],
+        ),
         Kind::Endpoints => (&["NAME", "ENDPOINTS"], &[]),
         Kind::EndpointSlice => (&["NAME", "ADDRESSTYPE", "PORTS", "ENDPOINTS"], &["SERVICE"]),
         Kind::ExternalWorkload => (&["NAME", "IDENTITY", "READY", "IPS", "PORTS", "AGE"], &[]),
-        Kind::Pod => (&["NAME", "STATUS", "IP", "NODE"], &["HOST-IP", "HOST-NETWORK"]),
+        Kind::Pod => (
+            &["NAME", "STATUS", "IP", "NODE"],
+            &["HOST-IP", "HOST-NETWORK"],
+        ),
         Kind::Node => (
             &["NAME", "INTERNAL-IP", "EXTERNAL-IP", "POD-CIDR", "VERSION"],
             &["OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME"],
@@ -53,7 +66,12 @@ pub(super) fn row(key: &Key, object: &Object, now: Timestamp) -> (Vec<String>, V
         Object::VppNode(vpp_node) => (vpp_node_cells(vpp_node), Vec::new()),
         Object::IpAllocation(allocation) => (allocation_cells(allocation), Vec::new()),
     };
-    (std::iter::once(key.name().to_owned()).chain(cells).collect(), wide)
+    (
+        std::iter::once(key.name().to_owned())
+            .chain(cells)
+            .collect(),
+        wide,
+    )
 }
 
 /// As in `app=web,tier=front`.
@@ -61,7 +79,11 @@ pub(super) fn pairs<'a, M>(map: M) -> String
 where
     M: IntoIterator<Item = (&'a String, &'a String)>,
 {
-    joined(&map.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<BTreeSet<_>>())
+    joined(
+        &map.into_iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect::<BTreeSet<_>>(),
+    )
 }
 
 fn service_cells(service: &Service, now: Timestamp) -> Vec<String> {
@@ -71,12 +93,20 @@ fn service_cells(service: &Service, now: Timestamp) -> Vec<String> {
     };
     let ports = service.port.iter().map(|port| match port.node_port {
         0 => format!("{}/{}", port.port, or_default(&port.protocol, "TCP")),
-        node_port => format!("{}:{node_port}/{}", port.port, or_default(&port.protocol, "TCP")),
+        node_port => format!(
+            "{}:{node_port}/{}",
+            port.port,
+            or_default(&port.protocol, "TCP")
+        ),
     });
     vec![
         or_default(&service.service_type, "ClusterIP"),
         or_default(&service.cluster_ip, NONE),
-        if external.is_empty() { NONE.to_owned() } else { external.join(",") },
+        if external.is_empty() {
+            NONE.to_owned()
+        } else {
+            external.join(",")
+        },
         joined(&ports.collect::<Vec<_>>()),
         age(service.creation_timestamp, now),
     ]
@@ -85,8 +115,15 @@ fn service_cells(service: &Service, now: Timestamp) -> Vec<String> {
 fn external_addresses(service: &Service) -> Vec<String> {
     let ingress = service.load_balancer_ingress.iter();
     let ingress = ingress.map(|ingress| or_default(&ingress.ip, &ingress.hostname));
-    let old = service.lb_ingress_ips.iter().filter(|_| service.load_balancer_ingress.is_empty()).cloned();
-    let mut addresses: Vec<String> = ingress.chain(old).chain(service.external_ips.iter().cloned()).collect();
+    let old = service
+        .lb_ingress_ips
+        .iter()
+        .filter(|_| service.load_balancer_ingress.is_empty())
+        .cloned();
+    let mut addresses: Vec<String> = ingress
+        .chain(old)
+        .chain(service.external_ips.iter().cloned())
+        .collect();
     addresses.dedup();
     if addresses.is_empty() && service.service_type == "LoadBalancer" {
         addresses.push("<pending>".to_owned());
@@ -97,27 +134,55 @@ fn external_addresses(service: &Service) -> Vec<String> {
 fn endpoints_cells(endpoints: &Endpoints) -> Vec<String> {
     let sockets = endpoints.endpoint_subsets.iter().flat_map(|subset| {
         subset.addresses.iter().flat_map(|address| {
-            subset.ports.iter().map(|port| socket(&address.ip, port.port)).collect::<Vec<_>>()
+            subset
+                .ports
+                .iter()
+                .map(|port| socket(&address.ip, port.port))
+                .collect::<Vec<_>>()
         })
     });
     vec![first_items(sockets.collect())]
 }
 
 fn slice_cells(slice: &EndpointSlice) -> Vec<String> {
-    let ports = slice.ports.iter().filter_map(|port| port.port).map(|port| port.to_string());
-    let addresses = slice.endpoints.iter().flat_map(|endpoint| endpoint.addresses.iter().cloned());
-    vec![slice.address_type.clone(), first_items(ports.collect()), first_items(addresses.collect())]
+    let ports = slice
+        .ports
+        .iter()
+        .filter_map(|port| port.port)
+        .map(|port| port.to_string());
+    let addresses = slice
+        .endpoints
+        .iter()
+        .flat_map(|endpoint| endpoint.addresses.iter().cloned());
+    vec![
+        slice.address_type.clone(),
+        first_items(ports.collect()),
+        first_items(addresses.collect()),
+    ]
 }
 
 fn service_of(slice: &EndpointSlice) -> String {
-    slice.labels.get("kubernetes.io/service-name").cloned().unwrap_or_else(|| NONE.to_owned())
+    slice
+        .labels
+        .get("kubernetes.io/service-name")
+        .cloned()
+        .unwrap_or_else(|| NONE.to_owned())
 }
 
 fn workload_cells(workload: &ExternalWorkload, now: Timestamp) -> Vec<String> {
-    let identity = workload.mesh_tls.as_ref().map(|mesh_tls| mesh_tls.identity.as_str()).unwrap_or_default();
-    let ready = workload.conditions.iter().find(|condition| condition.r#type == "Ready");
-    let ports =
-        workload.ports.iter().map(|port| format!("{}/{}", port.port, or_default(&port.protocol, "TCP")));
+    let identity = workload
+        .mesh_tls
+        .as_ref()
+        .map(|mesh_tls| mesh_tls.identity.as_str())
+        .unwrap_or_default();
+    let ready = workload
+        .conditions
+        .iter()
+        .find(|condition| condition.r#type == "Ready");
+    let ports = workload
+        .ports
+        .iter()
+        .map(|port| format!("{}/{}", port.port, or_default(&port.protocol, "TCP")));
     vec![
         or_default(identity, NONE),
         ready.map_or_else(|| "Unknown".to_owned(), |ready| ready.status.clone()),
@@ -136,18 +201,39 @@ fn pod_cells(pod: &Pod) -> Vec<String> {
 }
 
 fn wide_pod_cells(pod: &Pod) -> Vec<String> {
-    vec![or_default(&pod.host_ip_address, NONE), if pod.host_network { "yes" } else { "no" }.to_owned()]
+    vec![
+        or_default(&pod.host_ip_address, NONE),
+        if pod.host_network { "yes" } else { "no" }.to_owned(),
+    ]
 }
 
 fn node_cells(node: &Node) -> Vec<String> {
     let of_type = |address_type: Type| {
-        let addresses = node.addresses.iter().filter(|address| address.r#type() == address_type);
-        joined(&addresses.map(|address| address.address.clone()).collect::<Vec<_>>())
+        let addresses = node
+            .addresses
+            .iter()
+            .filter(|address| address.r#type() == address_type);
+        joined(
+            &addresses
+                .map(|address| address.address.clone())
+                .collect::<Vec<_>>(),
+        )
     };
-    let ranges =
-        if node.pod_cidrs.is_empty() { std::slice::from_ref(&node.pod_cidr) } else { &node.pod_cidrs };
-    let ranges: Vec<String> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
-    let version = node.node_info.as_ref().map(|info| info.kubelet_version.as_str()).unwrap_or_default();
+    let ranges = if node.pod_cidrs.is_empty() {
+        std::slice::from_ref(&node.pod_cidr)
+    } else {
+        &node.pod_cidrs
+    };
+    let ranges: Vec<String> = ranges
+        .iter()
+        .filter(|range| !range.is_empty())
+        .cloned()
+        .collect();
+    let version = node
+        .node_info
+        .as_ref()
+        .map(|info| info.kubelet_version.as_str())
+        .unwrap_or_default();
     vec![
         of_type(Type::NodeInternalIp),
         of_type(Type::NodeExternalIp),
@@ -158,35 +244,56 @@ fn node_cells(node: &Node) -> Vec<String> {
 
 fn wide_node_cells(node: &Node) -> Vec<String> {
     let info = node.node_info.clone().unwrap_or_default();
-    [info.os_image, info.kernel_version, info.container_runtime_version]
-        .map(|text| or_default(&text, NONE))
-        .into()
+    [
+        info.os_image,
+        info.kernel_version,
+        info.container_runtime_version,
+    ]
+    .map(|text| or_default(&text, NONE))
+    .into()
 }
 
 fn vpp_node_cells(vpp_node: &VppNode) -> Vec<String> {
     let obsolete = Some(vpp_node.ip_address.clone()).filter(|address| !address.is_empty());
     let addresses = vpp_node.ip_addresses.iter().cloned().chain(obsolete);
-    vec![or_default(&vpp_node.name, NONE), joined(&addresses.collect::<Vec<_>>())]
+    vec![
+        or_default(&vpp_node.name, NONE),
+        joined(&addresses.collect::<Vec<_>>()),
+    ]
 }
 
 fn allocation_cells(allocation: &CustomIpAllocation) -> Vec<String> {
     let interfaces = allocation.custom_interfaces.iter();
     vec![first_items(
-        interfaces.map(|interface| format!("{}={}", interface.name, interface.ip_address)).collect(),
+        interfaces
+            .map(|interface| format!("{}={}", interface.name, interface.ip_address))
+            .collect(),
     )]
 }
 
 fn socket(ip: &str, port: i32) -> String {
-    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+    if ip.contains(':') {
+        format!("[{ip}]:{port}")
+    } else {
+        format!("{ip}:{port}")
+    }
 }
 
 fn or_default(text: &str, otherwise: &str) -> String {
-    if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
+    if text.is_empty() {
+        otherwise.to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 fn joined<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
     let items: Vec<&str> = items.into_iter().map(String::as_str).collect();
-    if items.is_empty() { NONE.to_owned() } else { items.join(",") }
+    if items.is_empty() {
+        NONE.to_owned()
+    } else {
+        items.join(",")
+    }
 }
 
 /// The first items of a list, as kubectl shows endpoints.
@@ -194,7 +301,11 @@ fn first_items(mut items: Vec<String>) -> String {
     let more = items.len().saturating_sub(MAX_LISTED);
     items.truncate(MAX_LISTED);
     let shown = joined(&items);
-    if more == 0 { shown } else { format!("{shown} + {more} more...") }
+    if more == 0 {
+        shown
+    } else {
+        format!("{shown} + {more} more...")
+    }
 }
 
 /// As in kubectl: in the largest suitable unit.
@@ -222,13 +333,24 @@ mod tests {
     #[test]
     fn every_kind_has_cell_for_each_title() {
         let now = Timestamp::UNIX_EPOCH;
-        for (kind, name) in
-            Kind::ALL.into_iter().map(|kind| (kind, if kind == Kind::VppNode { "1" } else { "n" }))
+        for (kind, name) in Kind::ALL
+            .into_iter()
+            .map(|kind| (kind, if kind == Kind::VppNode { "1" } else { "n" }))
         {
-            let key = Key::new(kind, if kind.is_namespaced() { "default" } else { "" }, name).unwrap();
+            let key = Key::new(
+                kind,
+                if kind.is_namespaced() { "default" } else { "" },
+                name,
+            )
+            .unwrap();
             let object = Object::decode(&key, b"{}").unwrap();
-            let ((titles, wide_titles), (cells, wide_cells)) = (header(kind), row(&key, &object, now));
-            assert_eq!((cells.len(), wide_cells.len()), (titles.len(), wide_titles.len()), "{kind}");
+            let ((titles, wide_titles), (cells, wide_cells)) =
+                (header(kind), row(&key, &object, now));
+            assert_eq!(
+                (cells.len(), wide_cells.len()),
+                (titles.len(), wide_titles.len()),
+                "{kind}"
+            );
         }
     }
 
@@ -249,19 +371,39 @@ mod tests {
         };
         let now = Timestamp::from_second(1000 + 7199).unwrap();
         let cells = service_cells(&service, now);
-        assert_eq!(cells, ["LoadBalancer", "10.96.0.7", "<pending>", "80:30080/TCP,443/TCP", "119m"]);
-        let ingress = LoadBalancerIngress { ip: "1.2.3.4".into(), ..LoadBalancerIngress::default() };
-        let service =
-            Service { load_balancer_ingress: vec![ingress], external_ips: vec!["5.6.7.8".into()], ..service };
+        assert_eq!(
+            cells,
+            [
+                "LoadBalancer",
+                "10.96.0.7",
+                "<pending>",
+                "80:30080/TCP,443/TCP",
+                "119m"
+            ]
+        );
+        let ingress = LoadBalancerIngress {
+            ip: "1.2.3.4".into(),
+            ..LoadBalancerIngress::default()
+        };
+        let service = Service {
+            load_balancer_ingress: vec![ingress],
+            external_ips: vec!["5.6.7.8".into()],
+            ..service
+        };
         assert_eq!(service_cells(&service, now)[2], "1.2.3.4,5.6.7.8");
     }
 
     #[test]
     fn ages_are_in_the_largest_suitable_unit() {
         let now = Timestamp::from_second(100_000_000).unwrap();
-        for (seconds, expected) in
-            [(-5, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d"), (99_000_000, "3y")]
-        {
+        for (seconds, expected) in [
+            (-5, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (7200, "2h"),
+            (200_000, "2d"),
+            (99_000_000, "3y"),
+        ] {
             assert_eq!(age(now.as_second() - seconds, now), expected);
         }
         assert_eq!(age(0, now), "<unknown>");

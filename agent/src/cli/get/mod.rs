@@ -21,8 +21,10 @@ use super::{
 /// With -o yaml and -o json, as manifests for `contiv apply` and `kubectl apply`. Exit codes: 0 success; 1 the store cannot be
 /// read, or a named object does not exist or cannot be read; 2 wrong usage.
 #[derive(Debug, Args)]
-#[command(override_usage = "contiv get [--store <URL>] <KIND>[,<KIND>] [<NAME>...]\n       \
-    contiv get [--store <URL>] <KIND>/<NAME>...")]
+#[command(
+    override_usage = "contiv get [--store <URL>] <KIND>[,<KIND>] [<NAME>...]\n       \
+    contiv get [--store <URL>] <KIND>/<NAME>..."
+)]
 pub(super) struct Get {
     #[command(flatten)]
     resources: Resources,
@@ -54,7 +56,13 @@ impl Get {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let requests = self.resources.requests()?;
         if self.watch {
-            return watch(&self.store, self.printer(), self.output_watch_events, &requests, terminal);
+            return watch(
+                &self.store,
+                self.printer(),
+                self.output_watch_events,
+                &requests,
+                terminal,
+            );
         }
         let mut found = self.store.choose(&mut terminal.err)?.run(async |store| {
             let mut found = Vec::new();

@@ -30,16 +30,30 @@ pub(super) struct Printer<'a> {
 
 impl Printer<'_> {
     /// Prints all of it, sorted: a table for each kind, or one list.
-    pub(super) fn print(self, all: &mut [StoredObjects], out: &mut impl Write) -> anyhow::Result<()> {
+    pub(super) fn print(
+        self,
+        all: &mut [StoredObjects],
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
         // Hidden columns can be sorted by too.
-        let wide = Self { output: Output::Wide, ..self };
+        let wide = Self {
+            output: Output::Wide,
+            ..self
+        };
         for StoredObjects { kind, objects, .. } in all.iter_mut() {
             let row = |(key, object): &(Key, Object)| wide.row(key, object);
-            self.table.sort(objects, &wide.header(*kind), row, |(_, object)| manifest::to_value(object))?;
+            self.table
+                .sort(objects, &wide.header(*kind), row, |(_, object)| {
+                    manifest::to_value(object)
+                })?;
         }
         let all = &*all;
         let objects = || all.iter().flat_map(|found| &found.objects);
-        let manifests = || objects().map(|(_, object)| manifest::to_value(object)).collect::<Vec<_>>();
+        let manifests = || {
+            objects()
+                .map(|(_, object)| manifest::to_value(object))
+                .collect::<Vec<_>>()
+        };
         match self.output {
             Output::Table | Output::Wide => {
                 let mut is_first = true;
@@ -49,7 +63,10 @@ impl Printer<'_> {
                     }
                     let mut table =
                         Table::new(&self.header(found.kind)).without_header(self.table.no_headers);
-                    found.objects.iter().for_each(|(key, object)| table.push(self.row(key, object)));
+                    found
+                        .objects
+                        .iter()
+                        .for_each(|(key, object)| table.push(self.row(key, object)));
                     write!(out, "{}", table.within(self.width()))?;
                 }
             }
@@ -107,7 +124,11 @@ impl Printer<'_> {
     }
 
     /// One object as a separate document; with the event type, if requested.
-    pub(super) fn document(self, event_type: Option<&str>, object: &Object) -> anyhow::Result<String> {
+    pub(super) fn document(
+        self,
+        event_type: Option<&str>,
+        object: &Object,
+    ) -> anyhow::Result<String> {
         let manifest = manifest::to_value(object);
         let value: Value = match event_type {
             Some(event_type) => json!({ "type": event_type, "object": manifest }),
@@ -116,6 +137,9 @@ impl Printer<'_> {
         if self.output == Output::Json {
             return Ok(format!("{value:#}\n"));
         }
-        Ok(format!("---\n{}", serde_saphyr::to_string(&value).context("failed to write YAML")?))
+        Ok(format!(
+            "---\n{}",
+            serde_saphyr::to_string(&value).context("failed to write YAML")?
+        ))
     }
 }

@@ -53,12 +53,21 @@ pub(super) fn watch(
     terminal: &mut Terminal,
 ) -> anyhow::Result<Outcome> {
     let [request] = request else {
-        return Err(UsageError("--watch takes one kind; start one command for each".to_owned()).into());
+        return Err(
+            UsageError("--watch takes one kind; start one command for each".to_owned()).into(),
+        );
     };
     store.choose(&mut terminal.err)?.run(async |store| {
         let (mut events, _resync) = Feed::start(store.clone(), Key::prefix(request.kind));
-        let mut known = KnownObjects { request, objects: BTreeMap::new() };
-        let mut stream = OutputStream { printer, shows_event_type, layout: None };
+        let mut known = KnownObjects {
+            request,
+            objects: BTreeMap::new(),
+        };
+        let mut stream = OutputStream {
+            printer,
+            shows_event_type,
+            layout: None,
+        };
         let mut is_first = true;
         while let Some(delivery) = events.recv().await {
             match delivery.event {
@@ -85,10 +94,16 @@ pub(super) fn watch(
                     writeln!(terminal.err, "note: lost the store, trying again: {reason}")?;
                 }
                 FeedEvent::Replaced { reason } => {
-                    writeln!(terminal.err, "note: the store has other data than before: {reason}")?;
+                    writeln!(
+                        terminal.err,
+                        "note: the store has other data than before: {reason}"
+                    )?;
                 }
                 FeedEvent::Inconsistent { reason, .. } => {
-                    writeln!(terminal.err, "note: the store contradicts itself, listing again: {reason}")?;
+                    writeln!(
+                        terminal.err,
+                        "note: the store contradicts itself, listing again: {reason}"
+                    )?;
                 }
                 FeedEvent::Up => writeln!(terminal.err, "note: the store is watched again")?,
                 // Lists come as a whole.
@@ -101,15 +116,28 @@ pub(super) fn watch(
 
 impl KnownObjects<'_> {
     /// The changes since the last known state.
-    fn snapshot(&mut self, snapshot: &Snapshot, err: &mut impl Write) -> std::io::Result<ObjectEvents> {
+    fn snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        err: &mut impl Write,
+    ) -> std::io::Result<ObjectEvents> {
         let mut changed = Vec::new();
         for entry in &snapshot.entries {
             changed.extend(self.put(entry, err)?);
         }
-        let paths: Vec<&str> = snapshot.entries.iter().map(|entry| entry.key.as_str()).collect();
+        let paths: Vec<&str> = snapshot
+            .entries
+            .iter()
+            .map(|entry| entry.key.as_str())
+            .collect();
         // The entries are sorted.
         let is_gone = |key: &Key| paths.binary_search(&key.to_path().as_str()).is_err();
-        let gone: Vec<Key> = self.objects.keys().filter(|key| is_gone(key)).cloned().collect();
+        let gone: Vec<Key> = self
+            .objects
+            .keys()
+            .filter(|key| is_gone(key))
+            .cloned()
+            .collect();
         changed.extend(gone.into_iter().filter_map(|key| self.delete(&key)));
         Ok(changed)
     }
@@ -119,7 +147,10 @@ impl KnownObjects<'_> {
         for change in &batch.changes {
             changed.extend(match change {
                 Change::Put(entry) => self.put(entry, err)?,
-                Change::Delete { key } => Key::parse(key).ok().flatten().and_then(|key| self.delete(&key)),
+                Change::Delete { key } => Key::parse(key)
+                    .ok()
+                    .flatten()
+                    .and_then(|key| self.delete(&key)),
             });
         }
         Ok(changed)
@@ -140,7 +171,10 @@ impl KnownObjects<'_> {
         };
         let Some((key, object)) = object else {
             // Its labels no longer match, so for the selector it is deleted.
-            return Ok(Key::parse(&entry.key).ok().flatten().and_then(|key| self.delete(&key)));
+            return Ok(Key::parse(&entry.key)
+                .ok()
+                .flatten()
+                .and_then(|key| self.delete(&key)));
         };
         let event_type = match self.objects.insert(key.clone(), object.clone()) {
             None => EventType::Added,
@@ -151,7 +185,9 @@ impl KnownObjects<'_> {
     }
 
     fn delete(&mut self, key: &Key) -> Option<(EventType, Key, Object)> {
-        self.objects.remove_entry(key).map(|(key, object)| (EventType::Deleted, key, object))
+        self.objects
+            .remove_entry(key)
+            .map(|(key, object)| (EventType::Deleted, key, object))
     }
 }
 
@@ -164,7 +200,9 @@ struct OutputStream<'a> {
 
 impl OutputStream<'_> {
     fn print(&mut self, changed: &ObjectEvents, terminal: &mut Terminal) -> anyhow::Result<()> {
-        let Some((_, first, _)) = changed.first() else { return Ok(()) };
+        let Some((_, first, _)) = changed.first() else {
+            return Ok(());
+        };
         let out = &mut terminal.out;
         match self.printer.output {
             Output::Table | Output::Wide => {

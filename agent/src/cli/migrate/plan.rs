@@ -41,20 +41,31 @@ pub(super) struct Migration {
 
 impl Migration {
     fn add(&mut self, setting: &str, value: Option<String>, converted: ConvertedSetting) {
-        let ConvertedSetting { conversion, detail, settings, sysctl } = converted;
+        let ConvertedSetting {
+            conversion,
+            detail,
+            settings,
+            sysctl,
+        } = converted;
         for (key, value) in settings {
             if self.settings.iter().all(|(known, _)| *known != key) {
                 self.settings.push((key, value));
             }
         }
         self.sysctls.extend(sysctl);
-        self.lines.push(Line { setting: setting.to_owned(), value, conversion, detail: detail.into_owned() });
+        self.lines.push(Line {
+            setting: setting.to_owned(),
+            value,
+            conversion,
+            detail: detail.into_owned(),
+        });
     }
 
     /// The text of agent.toml.
     pub(super) fn agent_toml(&self) -> String {
-        let mut text =
-            format!("{HEADER}# In a pod this uses its service account; elsewhere name a kubeconfig, as in ");
+        let mut text = format!(
+            "{HEADER}# In a pod this uses its service account; elsewhere name a kubeconfig, as in "
+        );
         text += "\"kube:/etc/contiv/kubeconfig\".\nstore = \"kube:\"\n";
         for (key, value) in &self.settings {
             // Writing to a string cannot fail.
@@ -78,7 +89,11 @@ impl Migration {
         if self.sysctls.is_empty() {
             return String::new();
         }
-        let lines: Vec<String> = self.sysctls.iter().map(|sysctl| format!("#   {sysctl}\n")).collect();
+        let lines: Vec<String> = self
+            .sysctls
+            .iter()
+            .map(|sysctl| format!("#   {sysctl}\n"))
+            .collect();
         let lines = lines.concat();
         format!(
             "\n# kube-proxy sets these sysctls, and contiv does not. To keep them across reboots, put them into /etc/sysctl.d:\n{lines}"
@@ -112,7 +127,11 @@ fn collect_leaves<'a>(path: &str, value: &'a Value, leaves: &mut Vec<(String, &'
                 if path.is_empty() && (key == "apiVersion" || key == "kind") {
                     continue;
                 }
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let path = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
                 collect_leaves(&path, member, leaves);
             }
         }

@@ -9,7 +9,9 @@ use super::{document, plan, table};
 use crate::config::Config;
 
 fn golden(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/cli/migrate/golden").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("src/cli/migrate/golden")
+        .join(name)
 }
 
 fn compare(name: &str, text: &str) {
@@ -17,21 +19,35 @@ fn compare(name: &str, text: &str) {
     if env::var_os("CONTIV_UPDATE_GOLDENS").is_some() {
         fs::write(&path, text).unwrap();
     }
-    assert_eq!(text, fs::read_to_string(&path).unwrap_or_default(), "{}", path.display());
+    assert_eq!(
+        text,
+        fs::read_to_string(&path).unwrap_or_default(),
+        "{}",
+        path.display()
+    );
 }
 
 /// Compares with the goldens, and returns whether all is converted.
 fn check(name: &str) -> bool {
     let input = fs::read_to_string(golden(&format!("{name}.yaml"))).unwrap();
     let migration = plan::migrate(&document::find(&input).unwrap());
-    compare(&format!("{name}.txt"), &table(&migration).within(None).to_string());
+    compare(
+        &format!("{name}.txt"),
+        &table(&migration).within(None).to_string(),
+    );
     let config = migration.agent_toml();
     compare(&format!("{name}.toml"), &config);
     let config = toml::from_str::<Config>(&config).expect("the agent takes it");
     let values: Value = serde_saphyr::from_str(&migration.chart_values()).expect("YAML");
     let as_values: Config =
         serde_json::from_value(values["agent"]["config"].clone()).expect("the agent takes them");
-    assert_eq!(Config { node_name: config.node_name.clone(), ..as_values }, config);
+    assert_eq!(
+        Config {
+            node_name: config.node_name.clone(),
+            ..as_values
+        },
+        config
+    );
     !migration.lines.iter().any(plan::Line::needs_attention)
 }
 
@@ -56,8 +72,7 @@ fn unknown_settings_and_values_are_named() {
 }
 
 fn configuration(change: impl Fn(&mut Value)) -> Value {
-    let mut configuration =
-        json!({ "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration" });
+    let mut configuration = json!({ "apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration" });
     change(&mut configuration);
     configuration
 }
@@ -69,9 +84,19 @@ fn config(change: impl Fn(&mut Value)) -> Config {
 #[test]
 fn differing_defaults_of_kube_proxy_become_settings() {
     let config = config(|_| {});
-    assert_eq!(config.healthz_listen.0, Some("0.0.0.0:10256".parse().unwrap()));
+    assert_eq!(
+        config.healthz_listen.0,
+        Some("0.0.0.0:10256".parse().unwrap())
+    );
     assert_eq!(config.local_detect.to_string(), "none");
-    assert_eq!(config.node_port_addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["all"]);
+    assert_eq!(
+        config
+            .node_port_addresses
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        ["all"]
+    );
 }
 
 #[test]
@@ -98,7 +123,9 @@ fn all_settings_of_kube_proxy_are_known() {
                 "tcpBeLiberal": true, "udpTimeout": "30s", "udpStreamTimeout": "1m0s" },
             "configSyncPeriod": "15m0s", "portRange": "1-2", "windowsRunAsService": true,
         });
-        it.as_object_mut().unwrap().extend(sections.as_object().unwrap().clone());
+        it.as_object_mut()
+            .unwrap()
+            .extend(sections.as_object().unwrap().clone());
     });
     for mode in ["iptables", "ipvs", "nftables"] {
         let mut all = all.clone();
@@ -118,7 +145,11 @@ fn detect_local_mode_is_converted() {
         ("NodeCIDR", "10.244.0.0/16", ("pod-cidrs", 0)),
         ("BridgeInterface", "", ("interfaces:cni0", 0)),
         ("InterfaceNamePrefix", "", ("interfaces:veth*", 0)),
-        ("ClusterCIDR", "10.244.0.0/16,fd00:244::/56", ("pod-cidrs", 2)),
+        (
+            "ClusterCIDR",
+            "10.244.0.0/16,fd00:244::/56",
+            ("pod-cidrs", 2),
+        ),
         ("", "", ("none", 0)),
     ] {
         let config = config(|it| {
@@ -126,23 +157,36 @@ fn detect_local_mode_is_converted() {
             it["clusterCIDR"] = json!(cidr);
             it["detectLocal"] = json!({ "bridgeInterface": "cni0", "interfaceNamePrefix": "veth" });
         });
-        assert_eq!((config.local_detect.to_string().as_str(), config.pod_cidrs.len()), expected, "{mode}");
+        assert_eq!(
+            (
+                config.local_detect.to_string().as_str(),
+                config.pod_cidrs.len()
+            ),
+            expected,
+            "{mode}"
+        );
     }
 }
 
 #[test]
 fn configuration_is_found_in_config_maps_and_lists() {
-    let inner = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: ipvs\n";
-    let map =
-        json!({ "kind": "ConfigMap", "data": { "config.conf": inner, "kubeconfig.conf": "kind: Config\n" } });
+    let inner =
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: ipvs\n";
+    let map = json!({ "kind": "ConfigMap", "data": { "config.conf": inner, "kubeconfig.conf": "kind: Config\n" } });
     let list = json!({ "kind": "List", "items": [{ "kind": "Service" }, map] });
-    for text in
-        [inner.to_owned(), map.to_string(), list.to_string(), format!("---\nkind: Other\n---\n{inner}")]
-    {
+    for text in [
+        inner.to_owned(),
+        map.to_string(),
+        list.to_string(),
+        format!("---\nkind: Other\n---\n{inner}"),
+    ] {
         assert_eq!(document::find(&text).unwrap()["mode"], "ipvs", "{text}");
     }
     let error = |text: &str| format!("{:#}", document::find(text).unwrap_err());
     assert!(error("kind: Service\n").contains("there is no KubeProxyConfiguration"));
     assert!(error(&format!("{inner}---\n{inner}")).contains("there are 2"));
-    assert!(error(&inner.replace("v1alpha1", "v1beta1")).contains("kubeproxy.config.k8s.io/v1beta1; only"));
+    assert!(
+        error(&inner.replace("v1alpha1", "v1beta1"))
+            .contains("kubeproxy.config.k8s.io/v1beta1; only")
+    );
 }

@@ -31,10 +31,15 @@ impl Answers {
     ///
     /// # Errors
     /// The first one of `get`.
-    pub(super) async fn ask(mut get: impl AsyncFnMut(&str) -> anyhow::Result<Value>) -> anyhow::Result<Self> {
+    pub(super) async fn ask(
+        mut get: impl AsyncFnMut(&str) -> anyhow::Result<Value>,
+    ) -> anyhow::Result<Self> {
         let renderers = get("/renderers").await?;
-        let runs_nftables =
-            renderers.as_array().into_iter().flatten().any(|one| one["name"] == COUNTING_RENDERER);
+        let runs_nftables = renderers
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|one| one["name"] == COUNTING_RENDERER);
         let status = get("/status").await?;
         // An earlier agent has none, and no such path.
         let has_warnings = status["warnings"].as_u64().is_some_and(|count| count > 0);
@@ -43,12 +48,20 @@ impl Answers {
             sizes: get("/sizes").await?,
             renderers,
             quarantine: get("/quarantine").await?,
-            warnings: if has_warnings { get("/warnings").await? } else { json!([]) },
+            warnings: if has_warnings {
+                get("/warnings").await?
+            } else {
+                json!([])
+            },
             // Without its table there are no counters.
             counters: if runs_nftables {
-                get(&format!("/counters?top={TOP_SERVICES}")).await.map_err(|error| error.to_string())
+                get(&format!("/counters?top={TOP_SERVICES}"))
+                    .await
+                    .map_err(|error| error.to_string())
             } else {
-                Err(format!("connections are not counted: that needs the renderer {COUNTING_RENDERER}"))
+                Err(format!(
+                    "connections are not counted: that needs the renderer {COUNTING_RENDERER}"
+                ))
             },
             history: get(&format!("/controller/event-history?last={LATENCY_EVENTS}")).await?,
         })
@@ -63,9 +76,19 @@ impl Answers {
         let (connections, refused) = match &self.counters {
             Ok(value) => {
                 let counters: CountersView = read(value)?;
-                let served = counters.services.into_iter().filter(|of| of.connections > 0);
-                let refused = counters.refused_by.get(NO_ENDPOINTS).copied().unwrap_or_default();
-                (Ok(served.map(|of| (of.service, of.connections)).collect()), refused)
+                let served = counters
+                    .services
+                    .into_iter()
+                    .filter(|of| of.connections > 0);
+                let refused = counters
+                    .refused_by
+                    .get(NO_ENDPOINTS)
+                    .copied()
+                    .unwrap_or_default();
+                (
+                    Ok(served.map(|of| (of.service, of.connections)).collect()),
+                    refused,
+                )
             }
             Err(error) => (Err(error.clone()), 0),
         };

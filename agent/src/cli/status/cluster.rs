@@ -78,7 +78,9 @@ impl ClusterArguments {
             (self.namespace.is_some(), "--namespace"),
             (self.selector.is_some(), "--selector"),
         ];
-        flags.into_iter().find_map(|(is_given, flag)| is_given.then_some(flag))
+        flags
+            .into_iter()
+            .find_map(|(is_given, flag)| is_given.then_some(flag))
     }
 
     fn pod_selector(&self) -> &str {
@@ -98,7 +100,9 @@ impl ClusterStatus {
     /// # Errors
     /// When the kubeconfig cannot be used.
     pub(super) fn open(arguments: ClusterArguments) -> anyhow::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         let runtime = runtime.context("failed to start the runtime")?;
         let address = KubeAddress {
             kubeconfig: arguments.kubeconfig.clone(),
@@ -106,8 +110,13 @@ impl ClusterStatus {
             ..KubeAddress::default()
         };
         let cluster = runtime.block_on(KubeCluster::open(&address));
-        let cluster = cluster.context("no cluster to ask; --kubeconfig and --context choose one")?;
-        Ok(Self { arguments, runtime, cluster })
+        let cluster =
+            cluster.context("no cluster to ask; --kubeconfig and --context choose one")?;
+        Ok(Self {
+            arguments,
+            runtime,
+            cluster,
+        })
     }
 
     /// Asks all agents.
@@ -124,14 +133,25 @@ impl ClusterStatus {
             Output::Yaml => serde_saphyr::to_string(&state.to_json(now))?,
             Output::Name => state.names(),
         };
-        let err = state.notes.iter().flat_map(|note| ["note: ", note, "\n"]).collect();
-        Ok(Frame { out, err, is_good: state.is_healthy() })
+        let err = state
+            .notes
+            .iter()
+            .flat_map(|note| ["note: ", note, "\n"])
+            .collect();
+        Ok(Frame {
+            out,
+            err,
+            is_good: state.is_healthy(),
+        })
     }
 }
 
 async fn ask(cluster: &KubeCluster, arguments: &ClusterArguments) -> anyhow::Result<ClusterState> {
     let selector = arguments.pod_selector();
-    let (pods, known) = tokio::join!(cluster.pods(arguments.namespace.as_deref(), selector), cluster.nodes());
+    let (pods, known) = tokio::join!(
+        cluster.pods(arguments.namespace.as_deref(), selector),
+        cluster.nodes()
+    );
     let pods = pods.context("failed to list the agents' pods")?;
     if pods.is_empty() {
         let place = arguments.namespace.as_ref().map_or_else(
@@ -143,7 +163,9 @@ async fn ask(cluster: &KubeCluster, arguments: &ClusterArguments) -> anyhow::Res
             cluster.endpoint()
         );
     }
-    let asked = pods.iter().map(|pod| ask_node(cluster, pod, arguments.request_timeout));
+    let asked = pods
+        .iter()
+        .map(|pod| ask_node(cluster, pod, arguments.request_timeout));
     let mut states: Vec<NodeState> = stream::iter(asked).buffered(AT_A_TIME).collect().await;
     let mut notes = Vec::new();
     match known {
@@ -151,31 +173,51 @@ async fn ask(cluster: &KubeCluster, arguments: &ClusterArguments) -> anyhow::Res
         Err(error) => notes.push(format!("nodes without an agent are not shown: {error}")),
     }
     states.sort_by(|one, other| (&one.node, &one.pod).cmp(&(&other.node, &other.pod)));
-    Ok(ClusterState { nodes: states, notes })
+    Ok(ClusterState {
+        nodes: states,
+        notes,
+    })
 }
 
 /// The nodes on which an agent could run and none does.
 fn without_agent(nodes: Vec<Node>, pods: &[Pod]) -> impl Iterator<Item = NodeState> {
     let with_agent: BTreeSet<String> = pods.iter().filter_map(|pod| pod.node.clone()).collect();
-    let could_run = |node: &Node| node.system.as_deref().is_none_or(|system| system == "linux");
-    let without = nodes.into_iter().filter(move |node| could_run(node) && !with_agent.contains(&node.name));
+    let could_run = |node: &Node| {
+        node.system
+            .as_deref()
+            .is_none_or(|system| system == "linux")
+    };
+    let without = nodes
+        .into_iter()
+        .filter(move |node| could_run(node) && !with_agent.contains(&node.name));
     without.map(|node| NodeState {
         node: node.name,
         pod: None,
-        answer: Err(NoAnswer::new("no agent", "no pod of an agent is on it, nor waits for it")),
+        answer: Err(NoAnswer::new(
+            "no agent",
+            "no pod of an agent is on it, nor waits for it",
+        )),
     })
 }
 
 async fn ask_node(cluster: &KubeCluster, pod: &Pod, limit: Duration) -> NodeState {
     let answer = if pod.is_running() {
         let answer = timeout(limit, ask_pod(cluster, pod)).await;
-        let answer = answer.unwrap_or_else(|_| Err(anyhow!("it has not answered within {limit:?}")));
+        let answer =
+            answer.unwrap_or_else(|_| Err(anyhow!("it has not answered within {limit:?}")));
         answer.map_err(|error| NoAnswer::new("no answer", &chain(&error)))
     } else {
-        Err(NoAnswer::new(&pod.state, pod.reason.as_deref().unwrap_or("its pod does not run")))
+        Err(NoAnswer::new(
+            &pod.state,
+            pod.reason.as_deref().unwrap_or("its pod does not run"),
+        ))
     };
     let node = pod.node.clone().unwrap_or_else(|| "<none>".to_owned());
-    NodeState { node, pod: Some(format!("{}/{}", pod.namespace, pod.name)), answer }
+    NodeState {
+        node,
+        pod: Some(format!("{}/{}", pod.namespace, pod.name)),
+        answer,
+    }
 }
 
 async fn ask_pod(cluster: &KubeCluster, pod: &Pod) -> anyhow::Result<Box<(Answers, Overview)>> {
@@ -183,14 +225,18 @@ async fn ask_pod(cluster: &KubeCluster, pod: &Pod) -> anyhow::Result<Box<(Answer
     let PortForward { stream, failure } = cluster.forward(pod, port).await?;
     let exchange = async {
         // The kubelet connects to the loopback address of the pod.
-        let mut connection = Connection::open(stream, "it".to_owned(), format!("localhost:{port}")).await?;
+        let mut connection =
+            Connection::open(stream, "it".to_owned(), format!("localhost:{port}")).await?;
         let answers = Answers::ask(async |path: &str| {
             let answer = connection.request(Method::GET, path).await?;
-            serde_json::from_str(&answer)
-                .with_context(|| format!("it answered {path} in an unexpected format: is it an agent?"))
+            serde_json::from_str(&answer).with_context(|| {
+                format!("it answered {path} in an unexpected format: is it an agent?")
+            })
         });
         let answers = answers.await?;
-        let overview = answers.read().context("its answers are not those of an agent of this version")?;
+        let overview = answers
+            .read()
+            .context("its answers are not those of an agent of this version")?;
         Ok(Box::new((answers, overview)))
     };
     tokio::select! {

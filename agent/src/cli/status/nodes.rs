@@ -22,7 +22,15 @@ use crate::{
 };
 
 /// The columns of every table.
-const COLUMNS: [&str; 7] = ["NODE", "VERSION", "STATE", "LAG", "DRIFT", "QUARANTINE", "P50/P99"];
+const COLUMNS: [&str; 7] = [
+    "NODE",
+    "VERSION",
+    "STATE",
+    "LAG",
+    "DRIFT",
+    "QUARANTINE",
+    "P50/P99",
+];
 /// The further columns of a wide table.
 const WIDE_COLUMNS: [&str; 4] = ["REVISION", "SERVICES", "UP", "POD"];
 
@@ -54,7 +62,10 @@ pub(super) struct NoAnswer {
 
 impl NoAnswer {
     pub(super) fn new(state: &str, reason: &str) -> Self {
-        Self { state: state.to_owned(), reason: reason.to_owned() }
+        Self {
+            state: state.to_owned(),
+            reason: reason.to_owned(),
+        }
     }
 }
 
@@ -105,11 +116,16 @@ impl NodeState {
         let overview = &answer.1;
         let status = &overview.status;
         let count = |count: usize| {
-            let style = if count > 0 { TextStyle::Warning } else { TextStyle::Plain };
+            let style = if count > 0 {
+                TextStyle::Warning
+            } else {
+                TextStyle::Plain
+            };
             Cell::styled(count.to_string(), style)
         };
         let latency = Latency::of(&overview.history);
-        let latency = latency.map(|it| format!("{}/{}", milliseconds(it.p50), milliseconds(it.p99)));
+        let latency =
+            latency.map(|it| format!("{}/{}", milliseconds(it.p50), milliseconds(it.p99)));
         let cells = vec![
             node,
             Cell::from(&status.version),
@@ -122,7 +138,9 @@ impl NodeState {
         let more = vec![
             Cell::from(status.revision.to_string()),
             Cell::from(overview.sizes.services.to_string()),
-            status.started.map_or_else(dash, |started| ago(started, now).into()),
+            status
+                .started
+                .map_or_else(dash, |started| ago(started, now).into()),
             pod,
         ];
         (cells, more)
@@ -150,7 +168,9 @@ impl NodeState {
 impl ClusterState {
     /// True if every node has an agent that answers and is healthy.
     pub(super) fn is_healthy(&self) -> bool {
-        self.nodes.iter().all(|node| node.health() == Health::Healthy)
+        self.nodes
+            .iter()
+            .all(|node| node.health() == Health::Healthy)
     }
 
     /// A line for each agent, one for each problem, and a summary.
@@ -185,8 +205,11 @@ impl ClusterState {
             *known = node.health().max(*known);
         }
         let count = |health| worst.values().filter(|one| **one == health).count();
-        let (healthy, attention, none) =
-            (count(Health::Healthy), count(Health::NeedsAttention), count(Health::NoAnswer));
+        let (healthy, attention, none) = (
+            count(Health::Healthy),
+            count(Health::NeedsAttention),
+            count(Health::NoAnswer),
+        );
         let mut text = format!("{}: {healthy} healthy", counted(worst.len(), "node"));
         for (count, one, several) in [
             (attention, "needs attention", "need attention"),
@@ -219,39 +242,71 @@ impl ClusterState {
 /// The state in a word or two. Problems with a column of their own, such as drift, only change its colour.
 fn state(overview: &Overview) -> (String, TextStyle) {
     let status = &overview.status;
-    let is = |state: &str| overview.renderers.iter().any(|renderer| renderer.state == state);
+    let is = |state: &str| {
+        overview
+            .renderers
+            .iter()
+            .any(|renderer| renderer.state == state)
+    };
     let bad = if !status.ready {
         "not ready"
     } else if status.store_down.is_some() {
         "store down"
-    } else if overview.renderers.iter().any(|renderer| renderer.failures > 0) {
+    } else if overview
+        .renderers
+        .iter()
+        .any(|renderer| renderer.failures > 0)
+    {
         "failing"
     } else if is("slow") {
         "slow"
     } else if status.held_deletions.is_some() {
         "deletions held"
     } else {
-        let style = if overview.is_healthy() { TextStyle::Good } else { TextStyle::Warning };
+        let style = if overview.is_healthy() {
+            TextStyle::Good
+        } else {
+            TextStyle::Warning
+        };
         return ("ready".to_owned(), style);
     };
     (bad.to_owned(), TextStyle::Bad)
 }
 
 fn problems(overview: &Overview, now: Timestamp) -> Vec<String> {
-    let Overview { status, sizes, renderers, quarantine, .. } = overview;
+    let Overview {
+        status,
+        sizes,
+        renderers,
+        quarantine,
+        ..
+    } = overview;
     let mut problems = Vec::new();
     if let Some(down) = &status.store_down {
-        problems.push(format!("store down for {}: {}", ago(down.since, now), down.reason));
+        problems.push(format!(
+            "store down for {}: {}",
+            ago(down.since, now),
+            down.reason
+        ));
     }
-    problems.extend(renderers.iter().filter_map(|renderer| failure(renderer, now)));
+    problems.extend(
+        renderers
+            .iter()
+            .filter_map(|renderer| failure(renderer, now)),
+    );
     if !status.ready && problems.is_empty() {
-        let cause =
-            if status.synced { "a renderer has yet to apply" } else { "the store has yet to be read" };
+        let cause = if status.synced {
+            "a renderer has yet to apply"
+        } else {
+            "the store has yet to be read"
+        };
         problems.push(format!("not ready: {cause}"));
     }
     if status.held_deletions.is_some() {
-        problems
-            .push("too many deletions at once: held; `contiv confirm-deletions` lets them count".to_owned());
+        problems.push(
+            "too many deletions at once: held; `contiv confirm-deletions` lets them count"
+                .to_owned(),
+        );
     }
     problems.extend(status.node_problem.clone());
     problems.extend(status.forwarding_off.iter().map(ToString::to_string));
@@ -260,13 +315,19 @@ fn problems(overview: &Overview, now: Timestamp) -> Vec<String> {
         0 | 1 => first.summary(),
         count => format!("{} (and {} more)", first.summary(), count - 1),
     }));
-    problems.extend(sizes.lost_frontends.first().map(|LostFrontendView { service, frontend, holder }| {
-        let more = match sizes.services_with_lost_frontends {
-            0 | 1 => String::new(),
-            count => format!(" (and {} more)", count - 1),
-        };
-        format!("conflict: {service} does not get {frontend}, which {holder} holds{more}")
-    }));
+    problems.extend(sizes.lost_frontends.first().map(
+        |LostFrontendView {
+             service,
+             frontend,
+             holder,
+         }| {
+            let more = match sizes.services_with_lost_frontends {
+                0 | 1 => String::new(),
+                count => format!(" (and {} more)", count - 1),
+            };
+            format!("conflict: {service} does not get {frontend}, which {holder} holds{more}")
+        },
+    ));
     problems
 }
 
@@ -309,7 +370,9 @@ mod tests {
                     "revision": 4711, "quarantined": 0,
                 }),
                 "/renderers" => json!([renderer]),
-                "/sizes" => json!({"services": 10_000, "service_ports": 20_000, "backends": 80_000}),
+                "/sizes" => {
+                    json!({"services": 10_000, "service_ports": 20_000, "backends": 80_000})
+                }
                 "/quarantine" => json!([]),
                 "/counters?top=5" => json!({"services": []}),
                 _ => (1..=100).map(event).collect(),
@@ -323,17 +386,26 @@ mod tests {
     }
 
     fn node(node: &str, answer: Result<Box<(Answers, Overview)>, NoAnswer>) -> NodeState {
-        NodeState { node: node.to_owned(), pod: Some(format!("contiv/contiv-agent-{node}")), answer }
+        NodeState {
+            node: node.to_owned(),
+            pod: Some(format!("contiv/contiv-agent-{node}")),
+            answer,
+        }
     }
 
     fn cluster(nodes: Vec<NodeState>) -> ClusterState {
-        ClusterState { nodes, notes: Vec::new() }
+        ClusterState {
+            nodes,
+            notes: Vec::new(),
+        }
     }
 
     #[tokio::test]
     async fn healthy_cluster_is_one_line_per_node() {
-        let nodes =
-            vec![node("n1", Ok(answer(|_, _| ()).await)), node("node-2", Ok(answer(|_, _| ()).await))];
+        let nodes = vec![
+            node("n1", Ok(answer(|_, _| ()).await)),
+            node("node-2", Ok(answer(|_, _| ()).await)),
+        ];
         let state = cluster(nodes);
         assert!(state.is_healthy());
         let expected = "\
@@ -347,7 +419,10 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
         assert_eq!(state.names(), "n1\nnode-2\n");
         let value = state.to_json(now());
         assert_eq!(
-            (&value["healthy"], &value["nodes"][0]["agent"]["sizes"]["backends"]),
+            (
+                &value["healthy"],
+                &value["nodes"][0]["agent"]["sizes"]["backends"]
+            ),
             (&json!(true), &json!(80_000))
         );
     }
@@ -375,7 +450,10 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
             }
         });
         let crash = NoAnswer::new("CrashLoopBackOff", "exit code 2, store: no such context");
-        let none = NodeState { pod: None, ..node("n9", Err(NoAnswer::new("no agent", "no pod is on it"))) };
+        let none = NodeState {
+            pod: None,
+            ..node("n9", Err(NoAnswer::new("no agent", "no pod is on it")))
+        };
         let state = cluster(vec![
             node(long, Ok(drifted.await)),
             node("n2", Ok(down.await)),
@@ -384,7 +462,10 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
         ]);
         assert!(!state.is_healthy());
         let text = state.table(false, Some(80), now());
-        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
         let wide = state.table(true, None, now());
         for part in [
             "0.1.0     ready              2     3       2            51.0ms/100ms",
@@ -402,7 +483,11 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
         }
         let value = state.to_json(now());
         let first = &value["nodes"][0];
-        let numbers = [&first["lag_revisions"], &first["drift"], &first["quarantined"]];
+        let numbers = [
+            &first["lag_revisions"],
+            &first["drift"],
+            &first["quarantined"],
+        ];
         assert_eq!(numbers, [&json!(2), &json!(3), &json!(2)]);
         assert_eq!(
             (&value["nodes"][2]["agent"], &value["nodes"][2]["healthy"]),
@@ -412,9 +497,16 @@ node-2   0.1.0     ready   0     0       0            51.0ms/100ms
 
     #[tokio::test]
     async fn node_with_two_pods_counts_once_as_its_worst() {
-        let terminating = node("n1", Err(NoAnswer::new("Terminating", "its pod does not run")));
+        let terminating = node(
+            "n1",
+            Err(NoAnswer::new("Terminating", "its pod does not run")),
+        );
         let state = cluster(vec![terminating, node("n1", Ok(answer(|_, _| ()).await))]);
-        assert!(state.table(false, None, now()).ends_with("\n1 node: 0 healthy, 1 without an answer\n"));
+        assert!(
+            state
+                .table(false, None, now())
+                .ends_with("\n1 node: 0 healthy, 1 without an answer\n")
+        );
         assert_eq!(state.names(), "n1\n");
     }
 }

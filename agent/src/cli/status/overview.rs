@@ -3,7 +3,9 @@
 use contiv_model::ServiceId;
 
 use crate::{
-    cli::views::{EventView, QuarantinedView, RendererStateView, SizesView, StatusView, WarningView},
+    cli::views::{
+        EventView, QuarantinedView, RendererStateView, SizesView, StatusView, WarningView,
+    },
     health::{AgentHealth, HealthFacts, is_failing},
 };
 
@@ -29,7 +31,8 @@ pub(super) struct Overview {
 impl Overview {
     pub(super) fn health(&self) -> AgentHealth {
         let status = &self.status;
-        let is_failing = |renderer: &&RendererStateView| is_failing(renderer.failures, &renderer.state);
+        let is_failing =
+            |renderer: &&RendererStateView| is_failing(renderer.failures, &renderer.state);
         AgentHealth::of(HealthFacts {
             is_ready: status.ready,
             is_store_down: status.store_down.is_some(),
@@ -54,12 +57,21 @@ impl Overview {
             matches!(renderer.pending.as_str(), "nothing" | "") && renderer.state == "idle"
         };
         let behind = self.renderers.iter().filter(|renderer| !is_done(renderer));
-        behind.map(|renderer| self.status.revision - renderer.applied_revision).max().unwrap_or(0).max(0)
+        behind
+            .map(|renderer| self.status.revision - renderer.applied_revision)
+            .max()
+            .unwrap_or(0)
+            .max(0)
     }
 
     /// How many elements of the kernel were found to differ from what services need; none if that is not verified.
     pub(super) fn drift(&self) -> Option<usize> {
-        let verified = self.renderers.iter().filter_map(|renderer| renderer.verification.as_ref());
-        verified.map(|verification| verification.drift).reduce(|one, other| one + other)
+        let verified = self
+            .renderers
+            .iter()
+            .filter_map(|renderer| renderer.verification.as_ref());
+        verified
+            .map(|verification| verification.drift)
+            .reduce(|one, other| one + other)
     }
 }

@@ -12,7 +12,9 @@ use crate::{
         events::milliseconds,
         latency::Latency,
         table::{Cell, Table, printable},
-        views::{DriftView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView},
+        views::{
+            DriftView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView,
+        },
     },
     health::AgentHealth,
     plural::counted,
@@ -35,11 +37,19 @@ pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Tim
     text.push('\n');
     text.push_str(&renderers(overview, now).within(width).to_string());
     problems(overview, now, width, &mut text);
-    let left = size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES + 1));
-    let room = left.map_or(MAX_WARNINGS, |left| left.saturating_sub(AROUND_WARNINGS) / 2);
+    let left =
+        size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES + 1));
+    let room = left.map_or(MAX_WARNINGS, |left| {
+        left.saturating_sub(AROUND_WARNINGS) / 2
+    });
     warnings(overview, room.min(MAX_WARNINGS), width, &mut text);
     let left = size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES));
-    connections(overview, left.unwrap_or(TOP_SERVICES).clamp(1, TOP_SERVICES), width, &mut text);
+    connections(
+        overview,
+        left.unwrap_or(TOP_SERVICES).clamp(1, TOP_SERVICES),
+        width,
+        &mut text,
+    );
     text
 }
 
@@ -52,9 +62,19 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
         AgentHealth::NotReady => TextStyle::Bad,
     };
     let mut details = vec![format!("contiv {}", status.version)];
-    details.extend(status.started.map(|started| format!("up {}", ago(started, now))));
+    details.extend(
+        status
+            .started
+            .map(|started| format!("up {}", ago(started, now))),
+    );
     line(text, "node", &status.node, TextStyle::Title, width);
-    line(text, "agent", &format!("{} ({})", health.text(), details.join(", ")), style, width);
+    line(
+        text,
+        "agent",
+        &format!("{} ({})", health.text(), details.join(", ")),
+        style,
+        width,
+    );
     if let Some(problem) = &status.node_problem {
         line(text, "name", problem, TextStyle::Warning, width);
     }
@@ -72,17 +92,34 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
             format!(", {}", counted(status.warnings, "warning"))
         }
     );
-    let style = if status.quarantined > 0 { TextStyle::Warning } else { TextStyle::Plain };
+    let style = if status.quarantined > 0 {
+        TextStyle::Warning
+    } else {
+        TextStyle::Plain
+    };
     line(text, "holds", &held, style, width);
     if sizes.services_without_backends > 0 {
-        line(text, "refused", &without_backends(sizes, overview.refused), TextStyle::Warning, width);
+        line(
+            text,
+            "refused",
+            &without_backends(sizes, overview.refused),
+            TextStyle::Warning,
+            width,
+        );
     }
     if let Some(lost) = sizes.lost_frontends.first() {
         let more = match sizes.services_with_lost_frontends {
             0 | 1 => String::new(),
-            count => format!(", and {} more: `contiv services -A`", counted(count - 1, "service")),
+            count => format!(
+                ", and {} more: `contiv services -A`",
+                counted(count - 1, "service")
+            ),
         };
-        let LostFrontendView { service, frontend, holder } = lost;
+        let LostFrontendView {
+            service,
+            frontend,
+            holder,
+        } = lost;
         let conflict = format!("{service} does not get {frontend}, which {holder} holds{more}");
         line(text, "conflict", &conflict, TextStyle::Warning, width);
     }
@@ -131,28 +168,53 @@ fn named(services: &[ServiceId], count: usize) -> (String, String) {
 }
 
 fn store(status: &StatusView, now: Timestamp) -> (String, TextStyle) {
-    let url = if status.store.is_empty() { String::new() } else { format!("{}: ", status.store) };
+    let url = if status.store.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", status.store)
+    };
     match &status.store_down {
-        Some(down) => (format!("{url}down for {}: {}", ago(down.since, now), down.reason), TextStyle::Bad),
-        None if status.from_mirror => {
-            (format!("{url}not read yet; the saved state is in use"), TextStyle::Warning)
-        }
-        None if status.synced => (format!("{url}in sync at revision {}", status.revision), TextStyle::Plain),
+        Some(down) => (
+            format!("{url}down for {}: {}", ago(down.since, now), down.reason),
+            TextStyle::Bad,
+        ),
+        None if status.from_mirror => (
+            format!("{url}not read yet; the saved state is in use"),
+            TextStyle::Warning,
+        ),
+        None if status.synced => (
+            format!("{url}in sync at revision {}", status.revision),
+            TextStyle::Plain,
+        ),
         None => (format!("{url}not read yet"), TextStyle::Warning),
     }
 }
 
 /// The time from the store's message until a renderer sent a change to the kernel, over the newest events.
 fn latency(overview: &Overview) -> String {
-    let Some(Latency { p50, worst, count, .. }) = Latency::of(&overview.history) else {
+    let Some(Latency {
+        p50, worst, count, ..
+    }) = Latency::of(&overview.history)
+    else {
         return "no change has reached the kernel yet".to_owned();
     };
     let of = format!("{count} of the last {} events", overview.history.len());
-    format!("change to kernel: median {}, worst {} ({of})", milliseconds(p50), milliseconds(worst))
+    format!(
+        "change to kernel: median {}, worst {} ({of})",
+        milliseconds(p50),
+        milliseconds(worst)
+    )
 }
 
 fn renderers(overview: &Overview, now: Timestamp) -> Table {
-    let mut table = Table::new(&["RENDERER", "STATE", "REVISION", "LAG", "LAST CALL", "FOREIGN CHANGES"]);
+    let mut table = Table::new(&[
+        "RENDERER",
+        "STATE",
+        "REVISION",
+        "LAG",
+        "LAST CALL",
+        "FOREIGN CHANGES",
+    ]);
     for renderer in &overview.renderers {
         let style = match renderer.state.as_str() {
             "idle" | "busy" => TextStyle::Good,
@@ -161,7 +223,14 @@ fn renderers(overview: &Overview, now: Timestamp) -> Table {
         };
         let call = renderer.last_report.as_ref().map_or_else(
             || "none yet".to_owned(),
-            |last| format!("{} {}, {} ago", last.call, milliseconds(last.duration_ms), ago(last.at, now)),
+            |last| {
+                format!(
+                    "{} {}, {} ago",
+                    last.call,
+                    milliseconds(last.duration_ms),
+                    ago(last.at, now)
+                )
+            },
         );
         table.push(vec![
             renderer.name.clone().into(),
@@ -179,7 +248,10 @@ fn renderers(overview: &Overview, now: Timestamp) -> Table {
 fn lag(renderer: &RendererStateView) -> Cell {
     match renderer.pending.as_str() {
         "nothing" | "" => "none".into(),
-        "changes" => Cell::styled(counted(renderer.pending_services, "service"), TextStyle::Warning),
+        "changes" => Cell::styled(
+            counted(renderer.pending_services, "service"),
+            TextStyle::Warning,
+        ),
         other => Cell::styled(other, TextStyle::Warning),
     }
 }
@@ -188,18 +260,39 @@ fn lag(renderer: &RendererStateView) -> Cell {
 fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
     let error = |renderer: &RendererStateView| {
         let last = renderer.last_error.as_ref()?;
-        let style = if renderer.failures > 0 { TextStyle::Bad } else { TextStyle::Plain };
-        Some((vec![format!("{} ago, {}: {}", ago(last.at, now), renderer.name, last.error)], style))
+        let style = if renderer.failures > 0 {
+            TextStyle::Bad
+        } else {
+            TextStyle::Plain
+        };
+        Some((
+            vec![format!(
+                "{} ago, {}: {}",
+                ago(last.at, now),
+                renderer.name,
+                last.error
+            )],
+            style,
+        ))
     };
-    let (failing, well): (Vec<_>, Vec<_>) =
-        overview.renderers.iter().partition(|renderer| renderer.failures > 0);
-    let quarantined = overview.quarantine.iter().map(|entry| (quarantined(entry), TextStyle::Warning));
+    let (failing, well): (Vec<_>, Vec<_>) = overview
+        .renderers
+        .iter()
+        .partition(|renderer| renderer.failures > 0);
+    let quarantined = overview
+        .quarantine
+        .iter()
+        .map(|entry| (quarantined(entry), TextStyle::Warning));
     let drifted = overview.renderers.iter().filter_map(drift_problem);
     let drifted = drifted.map(|drifted| (vec![drifted], TextStyle::Warning));
     let forwarding = overview.status.forwarding_off.iter();
     let forwarding = forwarding.map(|off| (vec![off.to_string()], TextStyle::Warning));
     let past = well.into_iter().filter_map(error);
-    let notes = overview.renderers.iter().flat_map(notes).map(|note| (vec![note], TextStyle::Warning));
+    let notes = overview
+        .renderers
+        .iter()
+        .flat_map(notes)
+        .map(|note| (vec![note], TextStyle::Warning));
     let lines: Vec<_> = failing
         .into_iter()
         .filter_map(error)
@@ -215,7 +308,10 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "\nLAST ERRORS");
     // The agent lists only the first ones of many.
-    let unlisted = overview.status.quarantined.saturating_sub(overview.quarantine.len());
+    let unlisted = overview
+        .status
+        .quarantined
+        .saturating_sub(overview.quarantine.len());
     let more = lines.len().saturating_sub(MAX_PROBLEMS) + unlisted;
     for (lines, style) in lines.into_iter().take(MAX_PROBLEMS) {
         for line in lines {
@@ -248,7 +344,11 @@ fn warnings(overview: &Overview, most: usize, width: Option<usize>, text: &mut S
 
 /// The drift that the last verification found, or why it failed. `None` if it found no drift, or if nothing was verified.
 pub(super) fn drift_problem(renderer: &RendererStateView) -> Option<String> {
-    let DriftView { checked, drift, error } = renderer.verification.as_ref()?;
+    let DriftView {
+        checked,
+        drift,
+        error,
+    } = renderer.verification.as_ref()?;
     let name = &renderer.name;
     match error {
         Some(error) => Some(format!("{name}: not verified: {error}")),
@@ -266,7 +366,11 @@ fn notes(renderer: &RendererStateView) -> impl Iterator<Item = String> {
 
 /// The object and its problem; and below it, where to correct it and which state is used meanwhile.
 fn quarantined(entry: &QuarantinedView) -> Vec<String> {
-    let QuarantinedView { source, active_state, .. } = entry;
+    let QuarantinedView {
+        source,
+        active_state,
+        ..
+    } = entry;
     let meanwhile = match active_state.as_deref() {
         Some("last good") => "; its last good state is in use",
         Some("nothing") => "; nothing of it is in use",
@@ -302,9 +406,11 @@ pub(super) fn cut(line: &str, width: Option<usize>) -> String {
     // An error may have several lines, and stored text may contain anything.
     let line = printable(line.replace('\n', " "));
     match width {
-        Some(width) if line.chars().count() > width => {
-            line.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-        }
+        Some(width) if line.chars().count() > width => line
+            .chars()
+            .take(width.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
         _ => line,
     }
 }

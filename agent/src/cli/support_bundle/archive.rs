@@ -26,9 +26,17 @@ pub(super) struct Archive {
 impl Archive {
     /// A new file that only its owner can read.
     pub(super) fn create(path: &Path, now: Timestamp) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
         let tar = Builder::new(GzEncoder::new(file, Compression::default()));
-        Ok(Self { tar, time: now.as_second().try_into().unwrap_or(0), missing: Vec::new() })
+        Ok(Self {
+            tar,
+            time: now.as_second().try_into().unwrap_or(0),
+            missing: Vec::new(),
+        })
     }
 
     /// Adds a part, or the reason why it is missing.
@@ -43,11 +51,20 @@ impl Archive {
     }
 
     /// Adds a part that may be incomplete, and lists the missing pieces.
-    pub(super) fn add_partial(&mut self, name: &str, text: &str, problems: &[String]) -> io::Result<()> {
+    pub(super) fn add_partial(
+        &mut self,
+        name: &str,
+        text: &str,
+        problems: &[String],
+    ) -> io::Result<()> {
         for problem in problems {
             self.add_missing(name, format_args!("{problem}"));
         }
-        if text.is_empty() { Ok(()) } else { self.append(name, text) }
+        if text.is_empty() {
+            Ok(())
+        } else {
+            self.append(name, text)
+        }
     }
 
     /// Lists a part as missing.
@@ -72,6 +89,7 @@ impl Archive {
         header.set_mode(0o600);
         header.set_mtime(self.time);
         header.set_cksum();
-        self.tar.append_data(&mut header, format!("{FOLDER}/{name}"), text.as_bytes())
+        self.tar
+            .append_data(&mut header, format!("{FOLDER}/{name}"), text.as_bytes())
     }
 }

@@ -39,7 +39,12 @@ const SETTINGS: [&str; 13] = [
 /// The versions of contiv, the kernel and the system.
 pub(super) fn versions() -> String {
     let mut text = version::text() + "\n";
-    for path in ["/proc/version", "/etc/os-release", "/proc/uptime", "/proc/loadavg"] {
+    for path in [
+        "/proc/version",
+        "/etc/os-release",
+        "/proc/uptime",
+        "/proc/loadavg",
+    ] {
         let content = fs::read_to_string(path).unwrap_or_else(|error| format!("{error}\n"));
         // Writing to a `String` cannot fail.
         let _ = write!(text, "\n{path}\n{content}");
@@ -51,8 +56,8 @@ pub(super) fn versions() -> String {
 pub(super) fn settings() -> String {
     let line = |name: &str| {
         let path: PathBuf = Path::new("/proc/sys").join(name);
-        let value =
-            fs::read_to_string(path).map_or_else(|error| format!("({error})"), |text| text.trim().to_owned());
+        let value = fs::read_to_string(path)
+            .map_or_else(|error| format!("({error})"), |text| text.trim().to_owned());
         format!("{} = {value}\n", name.replace('/', "."))
     };
     SETTINGS.into_iter().map(line).collect()
@@ -60,7 +65,9 @@ pub(super) fn settings() -> String {
 
 /// All elements of our table, by set.
 pub(super) fn table() -> anyhow::Result<String> {
-    let sets = TableVerifier::new().elements()?.context("there is no table inet contiv")?;
+    let sets = TableVerifier::new()
+        .elements()?
+        .context("there is no table inet contiv")?;
     let mut text = String::new();
     for (set, elements) in sets {
         let _ = writeln!(text, "{set}: {}", counted(elements.len(), "element"));

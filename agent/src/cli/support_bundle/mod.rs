@@ -54,12 +54,21 @@ impl SupportBundle {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let now = Timestamp::now();
         let path = self.output.clone().unwrap_or_else(|| {
-            PathBuf::from(format!("contiv-support-{}.tar.gz", now.strftime("%Y%m%d-%H%M%S")))
+            PathBuf::from(format!(
+                "contiv-support-{}.tar.gz",
+                now.strftime("%Y%m%d-%H%M%S")
+            ))
         });
-        let mut archive = Archive::create(&path, now)
-            .with_context(|| format!("failed to create {}; choose another file with -O", path.display()))?;
+        let mut archive = Archive::create(&path, now).with_context(|| {
+            format!(
+                "failed to create {}; choose another file with -O",
+                path.display()
+            )
+        })?;
         self.collect(&mut archive)?;
-        let missing = archive.finish().with_context(|| format!("failed to write {}", path.display()))?;
+        let missing = archive
+            .finish()
+            .with_context(|| format!("failed to write {}", path.display()))?;
         writeln!(terminal.out, "{}", path.display())?;
         if missing > 0 {
             writeln!(
@@ -81,18 +90,30 @@ impl SupportBundle {
             let dump = http_client::get(&self.agent.agent, &format!("/renderers/{name}/dump"));
             archive.add(&format!("agent/dump-{name}.txt"), dump)?;
         }
-        let config = configuration(config, || Config::load(None, &ConfigFlags::default()), archive)?;
+        let config = configuration(
+            config,
+            || Config::load(None, &ConfigFlags::default()),
+            archive,
+        )?;
         archive.add("kernel/table.txt", kernel::table())?;
         archive.add("kernel/verify-nft.json", kernel::verify_nft())?;
         let options = config.as_ref().map(Config::routes).unwrap_or_default();
         let (routes, problems) = kernel::routes(options);
         archive.add_partial("kernel/routes.txt", &routes, &problems)?;
         let journal = program::journal("contiv-agent");
-        archive.add_partial("journal/contiv-agent.txt", &journal.text, journal.problem.as_slice())?;
+        archive.add_partial(
+            "journal/contiv-agent.txt",
+            &journal.text,
+            journal.problem.as_slice(),
+        )?;
         archive.add("kernel/settings.txt", Ok(kernel::settings()))?;
         let snapshot = http_client::get(&self.agent.agent, "/snapshot")
             .and_then(|text| Ok(serde_json::from_str::<Snapshot>(&text)?));
-        let runs = |name| config.as_ref().is_some_and(|config| config.renderers.contains(&name));
+        let runs = |name| {
+            config
+                .as_ref()
+                .is_some_and(|config| config.renderers.contains(&name))
+        };
         if runs(RendererName::ROUTE) {
             let verified = match &snapshot {
                 Ok(snapshot) => kernel::verify_routes(options, snapshot),
@@ -100,7 +121,10 @@ impl SupportBundle {
             };
             archive.add("kernel/verify-routes.json", verified)?;
         }
-        archive.add("kernel/verify.json", snapshot.and_then(|snapshot| kernel::verify_table(&snapshot)))?;
+        archive.add(
+            "kernel/verify.json",
+            snapshot.and_then(|snapshot| kernel::verify_table(&snapshot)),
+        )?;
         Ok(())
     }
 }
@@ -115,7 +139,10 @@ fn configuration(
         Ok(config) => return Ok(Some(config)),
         Err(error) => error,
     };
-    archive.add_missing("agent/dump-RENDERER.txt", format_args!("its renderers are not known: {error:#}"));
+    archive.add_missing(
+        "agent/dump-RENDERER.txt",
+        format_args!("its renderers are not known: {error:#}"),
+    );
     let own = own();
     let text = own.as_ref().map_err(Clone::clone).and_then(Config::to_toml);
     archive.add("config.toml", text.map_err(Into::into))?;
@@ -129,8 +156,12 @@ mod tests {
     #[test]
     fn configuration_of_this_machine_is_used_if_no_agent_answers() {
         let folder = tempfile::tempdir().unwrap();
-        let mut archive = Archive::create(&folder.path().join("bundle.tar.gz"), Timestamp::now()).unwrap();
-        let own = Config { renderers: vec![RendererName::ROUTE], ..Config::default() };
+        let mut archive =
+            Archive::create(&folder.path().join("bundle.tar.gz"), Timestamp::now()).unwrap();
+        let own = Config {
+            renderers: vec![RendererName::ROUTE],
+            ..Config::default()
+        };
         let no_agent = Err(anyhow!("no agent"));
         let used = configuration(no_agent, || Ok(own.clone()), &mut archive).unwrap();
         assert_eq!(used.map(|config| config.renderers), Some(own.renderers));

@@ -127,8 +127,9 @@ impl Rates {
             let changed: usize = new.map(|event| event.changed).sum();
             self.changes = as_f64(changed as u64) / seconds;
         }
-        let counts =
-            |(service, count): (&ServiceId, &u64)| (service.clone(), (*count, sample.refused_of(service)));
+        let counts = |(service, count): (&ServiceId, &u64)| {
+            (service.clone(), (*count, sample.refused_of(service)))
+        };
         self.known.extend(sample.connections.iter().map(counts));
         self.last = Some(sample);
     }
@@ -146,7 +147,9 @@ impl Rates {
                 Order::Refused => b.refused.cmp(&a.refused),
                 Order::Name => a.service.cmp(&b.service),
             };
-            let then = first.then_with(by_rate).then_with(|| b.attempts.cmp(&a.attempts));
+            let then = first
+                .then_with(by_rate)
+                .then_with(|| b.attempts.cmp(&a.attempts));
             then.then_with(|| a.service.cmp(&b.service))
         });
         usages.truncate(count);
@@ -156,7 +159,9 @@ impl Rates {
     /// New connections per second of all services.
     pub(super) fn total(&self) -> f64 {
         // An empty sum would be -0, which shows.
-        self.usages.iter().fold(0.0, |total, usage| total + usage.connections_per_second)
+        self.usages
+            .iter()
+            .fold(0.0, |total, usage| total + usage.connections_per_second)
     }
 
     /// Changed services per second.
@@ -175,7 +180,10 @@ const fn new(before: u64, now: u64) -> u64 {
     if now >= before { now - before } else { now }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of a second are far below 2^52")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of a second are far below 2^52"
+)]
 const fn as_f64(count: u64) -> f64 {
     count as f64
 }
@@ -189,7 +197,12 @@ mod tests {
     }
 
     /// One with a first event of this kind.
-    fn sample_after(first: &str, second: i64, connections: &[(&str, u64)], changed: &[usize]) -> Sample {
+    fn sample_after(
+        first: &str,
+        second: i64,
+        connections: &[(&str, u64)],
+        changed: &[usize],
+    ) -> Sample {
         let event = |(number, changed): (usize, &usize)| {
             let kind = if number == 0 { first } else { "change" };
             serde_json::from_value(serde_json::json!({
@@ -218,13 +231,17 @@ mod tests {
             rates.add(sample);
         }
         let usages = rates.first(Order::Rate, "", 10).into_iter();
-        usages.map(|usage| (usage.service.name.to_string(), usage.connections_per_second)).collect()
+        usages
+            .map(|usage| (usage.service.name.to_string(), usage.connections_per_second))
+            .collect()
     }
 
     #[test]
     fn rate_is_the_difference_of_two_samples() {
-        let shown =
-            rates(vec![sample(0, &[("a", 10), ("b", 7)], &[]), sample(2, &[("a", 10), ("b", 27)], &[])]);
+        let shown = rates(vec![
+            sample(0, &[("a", 10), ("b", 7)], &[]),
+            sample(2, &[("a", 10), ("b", 27)], &[]),
+        ]);
         assert_eq!(shown, [("b".to_owned(), 10.0), ("a".to_owned(), 0.0)]);
     }
 
@@ -232,7 +249,11 @@ mod tests {
     fn service_that_refuses_everything_is_among_busiest() {
         let refusing = |second, refused| Sample {
             refused: [(ServiceId::new("shop", "z"), refused)].into(),
-            ..sample(second, &[("a", 1000 + second.unsigned_abs()), ("z", 0)], &[])
+            ..sample(
+                second,
+                &[("a", 1000 + second.unsigned_abs()), ("z", 0)],
+                &[],
+            )
         };
         let mut rates = Rates::default();
         rates.add(refusing(0, 10));
@@ -252,23 +273,41 @@ mod tests {
         rates.add(sample(0, 10, 100, 1));
         rates.add(sample(1, 15, 101, 1));
         let names = |order, text| -> Vec<String> {
-            rates.first(order, text, 9).into_iter().map(|usage| usage.service.name.to_string()).collect()
+            rates
+                .first(order, text, 9)
+                .into_iter()
+                .map(|usage| usage.service.name.to_string())
+                .collect()
         };
         let mut order = Order::default();
-        for expected in [["a", "b", "z"], ["b", "a", "z"], ["z", "a", "b"], ["a", "b", "z"]] {
+        for expected in [
+            ["a", "b", "z"],
+            ["b", "a", "z"],
+            ["z", "a", "b"],
+            ["a", "b", "z"],
+        ] {
             assert_eq!(names(order, ""), expected, "{order:?}");
             order = order.next();
         }
         assert_eq!(order, Order::Rate, "all of them");
-        assert_eq!((names(order, "p/b"), names(order, "x")), (vec!["b".to_owned()], vec![]));
+        assert_eq!(
+            (names(order, "p/b"), names(order, "x")),
+            (vec!["b".to_owned()], vec![])
+        );
     }
 
     #[test]
     fn counters_reset_or_services_left_out_make_no_peak() {
-        let anew = rates(vec![sample(0, &[("a", 1000)], &[]), sample(1, &[("a", 3)], &[])]);
+        let anew = rates(vec![
+            sample(0, &[("a", 1000)], &[]),
+            sample(1, &[("a", 3)], &[]),
+        ]);
         assert_eq!(anew, [("a".to_owned(), 3.0)]);
-        let left_out =
-            rates(vec![sample(0, &[("a", 1000)], &[]), sample(1, &[], &[]), sample(2, &[("a", 1001)], &[])]);
+        let left_out = rates(vec![
+            sample(0, &[("a", 1000)], &[]),
+            sample(1, &[], &[]),
+            sample(2, &[("a", 1001)], &[]),
+        ]);
         assert_eq!(left_out, [("a".to_owned(), 1.0)]);
     }
 
@@ -278,7 +317,15 @@ mod tests {
         rates.add(sample(0, &[], &[5]));
         rates.add(sample(2, &[], &[5, 2, 4]));
         assert!((rates.changes() - 3.0).abs() < 1e-9);
-        assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 5.5, worst: 5.5, count: 3 }));
+        assert_eq!(
+            rates.latency(),
+            Some(Latency {
+                p50: 4.5,
+                p99: 5.5,
+                worst: 5.5,
+                count: 3
+            })
+        );
     }
 
     #[test]
@@ -287,6 +334,14 @@ mod tests {
         rates.add(sample_after("snapshot", 0, &[], &[900]));
         assert_eq!(rates.latency(), None);
         rates.add(sample_after("snapshot", 2, &[], &[900, 2, 4]));
-        assert_eq!(rates.latency(), Some(Latency { p50: 4.5, p99: 4.5, worst: 4.5, count: 2 }));
+        assert_eq!(
+            rates.latency(),
+            Some(Latency {
+                p50: 4.5,
+                p99: 4.5,
+                worst: 4.5,
+                count: 2
+            })
+        );
     }
 }

@@ -17,7 +17,10 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(order: Order) -> Self {
-        Self { order, ..Self::default() }
+        Self {
+            order,
+            ..Self::default()
+        }
     }
 
     /// Changes the view by a key. False if the key ends the command.
@@ -28,7 +31,9 @@ impl View {
             Key::Backspace if self.is_typing => {
                 self.name.pop();
             }
-            Key::Char(character) if self.is_typing && !character.is_control() => self.name.push(*character),
+            Key::Char(character) if self.is_typing && !character.is_control() => {
+                self.name.push(*character);
+            }
             Key::Char('/') => self.is_typing = true,
             Key::Char('s') => self.order = self.order.next(),
             key => return !keys::ends(key),

@@ -46,15 +46,22 @@ pub(super) enum Source<'a> {
 
 impl TraceTarget {
     /// The source, and whether all of its input was good; no source if none of it was.
-    pub(super) fn open(&self, terminal: &mut Terminal) -> anyhow::Result<(Option<Source<'_>>, bool)> {
+    pub(super) fn open(
+        &self,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<(Option<Source<'_>>, bool)> {
         self.settings.check(&self.agent, !self.files.is_empty())?;
         if self.files.is_empty() {
             return Ok((Some(Source::Agent(&self.agent)), true));
         }
         let parsed = input::read(&self.files)?;
         print_findings(&parsed, &mut terminal.err)?;
-        let DesiredState { processor, is_good } = desired_state(&parsed, &self.settings, true, terminal)?;
-        Ok((processor.map(|processor| Source::Manifests(Box::new(processor))), is_good))
+        let DesiredState { processor, is_good } =
+            desired_state(&parsed, &self.settings, true, terminal)?;
+        Ok((
+            processor.map(|processor| Source::Manifests(Box::new(processor))),
+            is_good,
+        ))
     }
 }
 
@@ -65,7 +72,9 @@ impl Source<'_> {
             Self::Agent(agent) => agent.get("/services?all=true").context(HINT),
             Self::Manifests(processor) => {
                 let view = |value: serde_json::Result<Value>| Ok(serde_json::from_value(value?)?);
-                let served = processor.services().map(|(_, service)| serde_json::to_value(&**service));
+                let served = processor
+                    .services()
+                    .map(|(_, service)| serde_json::to_value(&**service));
                 let unserved = processor.unserved_services().map(serde_json::to_value);
                 served.chain(unserved).map(view).collect()
             }
@@ -74,11 +83,16 @@ impl Source<'_> {
 
     /// Why a service is in quarantine; none if it is not, or if there is no agent.
     pub(super) fn quarantined(&self, service: &str) -> anyhow::Result<Option<String>> {
-        let Self::Agent(agent) = self else { return Ok(None) };
+        let Self::Agent(agent) = self else {
+            return Ok(None);
+        };
         let quarantine: Vec<QuarantinedView> = agent.get("/quarantine").context(HINT)?;
         let object = format!("service {service}");
         let is_it = |entry: &&QuarantinedView| {
-            entry.object.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&object))
+            entry
+                .object
+                .as_ref()
+                .is_some_and(|it| it.eq_ignore_ascii_case(&object))
         };
         Ok(quarantine.iter().find(is_it).map(QuarantinedView::problem))
     }
@@ -95,7 +109,11 @@ impl Source<'_> {
         let agent = match self {
             Self::Agent(agent) => agent,
             Self::Manifests(processor) => {
-                return Ok(Explanation { trace: processor.trace(flow), former: None, caveats: Vec::new() });
+                return Ok(Explanation {
+                    trace: processor.trace(flow),
+                    former: None,
+                    caveats: Vec::new(),
+                });
             }
         };
         let (from, to, port, protocol) = (flow.from(), flow.to(), flow.port(), flow.protocol());
@@ -119,6 +137,9 @@ mod tests {
 
     #[test]
     fn name_of_interface_cannot_become_another_argument() {
-        assert_eq!(percent_encoded("veth1&to=%").to_string(), "veth1%26to%3D%25");
+        assert_eq!(
+            percent_encoded("veth1&to=%").to_string(),
+            "veth1%26to%3D%25"
+        );
     }
 }

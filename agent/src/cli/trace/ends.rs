@@ -27,7 +27,10 @@ impl FromStr for Source {
         let address = address.parse().map_err(|_| {
             format!("{address:?} is not an address, as in 10.244.1.5, fd00::1 or 10.244.1.5%veth1")
         })?;
-        let interface = interface.map(str::parse).transpose().map_err(|error| format!("{error}"))?;
+        let interface = interface
+            .map(str::parse)
+            .transpose()
+            .map_err(|error| format!("{error}"))?;
         Ok(Self { address, interface })
     }
 }
@@ -46,7 +49,9 @@ impl FromStr for Destination {
         let (address, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
         let protocol = protocol.parse().map_err(|error| format!("{error}"))?;
         let address = address.parse().map_err(|_| {
-            format!("{address:?} is not an address with a port, as in 10.96.0.1:443 or [fd00::1]:53")
+            format!(
+                "{address:?} is not an address with a port, as in 10.96.0.1:443 or [fd00::1]:53"
+            )
         })?;
         Ok(Self { address, protocol })
     }
@@ -76,15 +81,21 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // Names of services and namespaces begin with a letter or digit, and contain no dots or colons.
         let head = text.split([':', '/']).next().unwrap_or_default();
-        let is_label = !head.is_empty() && head.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        let is_label =
+            !head.is_empty() && head.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         let is_address = head.parse::<IpAddr>().is_ok() || text.parse::<IpAddr>().is_ok();
         // An IPv6 address without its brackets.
-        let has_colons = text.split('/').next().unwrap_or_default().matches(':').count() > 1;
+        let has_colons = text
+            .split('/')
+            .next()
+            .unwrap_or_default()
+            .matches(':')
+            .count()
+            > 1;
         if text.parse::<Destination>().is_ok() || !is_label || is_address || has_colons {
-            return text
-                .parse()
-                .map(Self::Address)
-                .map_err(|error| format!("{error}; name a service as in web, shop/web or shop/web:80/tcp"));
+            return text.parse().map(Self::Address).map_err(|error| {
+                format!("{error}; name a service as in web, shop/web or shop/web:80/tcp")
+            });
         }
         let (name, port) = match text.split_once(':') {
             Some((name, port)) => (name, Some(port)),
@@ -94,8 +105,15 @@ impl FromStr for Target {
             Some((port, protocol)) => (Some(port), Some(protocol)),
             None => (port, None),
         };
-        let protocol = protocol.map(str::parse).transpose().map_err(|error| format!("{error}"))?;
-        Ok(Self::Service(ServiceTarget { name: name.parse()?, port: port.map(str::to_owned), protocol }))
+        let protocol = protocol
+            .map(str::parse)
+            .transpose()
+            .map_err(|error| format!("{error}"))?;
+        Ok(Self::Service(ServiceTarget {
+            name: name.parse()?,
+            port: port.map(str::to_owned),
+            protocol,
+        }))
     }
 }
 
@@ -105,23 +123,47 @@ mod tests {
 
     #[test]
     fn destination_is_address_port_and_protocol() {
-        let parsed = |text: &str| text.parse::<Destination>().map(|it| (it.address.to_string(), it.protocol));
-        assert_eq!(parsed("10.96.0.1:53/UDP"), Ok(("10.96.0.1:53".to_owned(), Protocol::Udp)));
-        assert_eq!(parsed("[fd00::1]:443"), Ok(("[fd00::1]:443".to_owned(), Protocol::Tcp)));
-        assert_eq!(parsed("[fd00::1]:443/sctp"), Ok(("[fd00::1]:443".to_owned(), Protocol::Sctp)));
-        for (wrong, expected) in
-            [("10.96.0.1/tcp", "10.96.0.1:443"), ("web:80/tcp", "web:80"), ("10.96.0.1:80/icmp", "icmp")]
-        {
-            assert!(parsed(wrong).unwrap_err().contains(expected), "{wrong}: {:?}", parsed(wrong));
+        let parsed = |text: &str| {
+            text.parse::<Destination>()
+                .map(|it| (it.address.to_string(), it.protocol))
+        };
+        assert_eq!(
+            parsed("10.96.0.1:53/UDP"),
+            Ok(("10.96.0.1:53".to_owned(), Protocol::Udp))
+        );
+        assert_eq!(
+            parsed("[fd00::1]:443"),
+            Ok(("[fd00::1]:443".to_owned(), Protocol::Tcp))
+        );
+        assert_eq!(
+            parsed("[fd00::1]:443/sctp"),
+            Ok(("[fd00::1]:443".to_owned(), Protocol::Sctp))
+        );
+        for (wrong, expected) in [
+            ("10.96.0.1/tcp", "10.96.0.1:443"),
+            ("web:80/tcp", "web:80"),
+            ("10.96.0.1:80/icmp", "icmp"),
+        ] {
+            assert!(
+                parsed(wrong).unwrap_err().contains(expected),
+                "{wrong}: {:?}",
+                parsed(wrong)
+            );
         }
     }
 
     #[test]
     fn target_without_address_is_service() {
         let parsed = |text: &str| match text.parse::<Target>() {
-            Ok(Target::Service(ServiceTarget { name, port, protocol })) => {
-                Ok(format!("{}/{} {port:?} {protocol:?}", name.namespace_or("default"), name.name))
-            }
+            Ok(Target::Service(ServiceTarget {
+                name,
+                port,
+                protocol,
+            })) => Ok(format!(
+                "{}/{} {port:?} {protocol:?}",
+                name.namespace_or("default"),
+                name.name
+            )),
             Ok(Target::Address(to)) => Ok(to.address.to_string()),
             Err(error) => Err(error),
         };
@@ -142,13 +184,20 @@ mod tests {
             ("::1", "[fd00::1]:53"),
             ("fd00::1:80/tcp", "[fd00::1]:53"),
         ] {
-            assert!(parsed(wrong).unwrap_err().contains(expected), "{wrong}: {:?}", parsed(wrong));
+            assert!(
+                parsed(wrong).unwrap_err().contains(expected),
+                "{wrong}: {:?}",
+                parsed(wrong)
+            );
         }
     }
 
     #[test]
     fn source_is_address_and_may_name_interface() {
-        let parsed = |text: &str| text.parse::<Source>().map(|it| (it.address.to_string(), it.interface));
+        let parsed = |text: &str| {
+            text.parse::<Source>()
+                .map(|it| (it.address.to_string(), it.interface))
+        };
         assert_eq!(parsed("10.244.1.5"), Ok(("10.244.1.5".to_owned(), None)));
         let veth1 = Some(InterfaceName::new("veth1"));
         assert_eq!(parsed("fe80::1%veth1"), Ok(("fe80::1".to_owned(), veth1)));
@@ -157,7 +206,11 @@ mod tests {
             ("10.1.0.1%", "is not the name of one interface"),
             ("10.1.0.1%veth*", "is not the name of one interface"),
         ] {
-            assert!(parsed(wrong).unwrap_err().contains(expected), "{wrong}: {:?}", parsed(wrong));
+            assert!(
+                parsed(wrong).unwrap_err().contains(expected),
+                "{wrong}: {:?}",
+                parsed(wrong)
+            );
         }
     }
 }

@@ -52,7 +52,9 @@ pub(super) fn compare(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Compar
 fn compare_once(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> {
     let desired = source.trace(flow)?;
     let mut inspector = Inspector::open().context("failed to read the state of the kernel")?;
-    let kernel = inspector.evaluate(flow).context("failed to read the state of the kernel")?;
+    let kernel = inspector
+        .evaluate(flow)
+        .context("failed to read the state of the kernel")?;
     let mut differences = inspector.rules().to_vec();
     differences.extend(nftables::differences(&desired.trace, &kernel));
     let missing_route = missing_route(&desired.trace, flow)?;
@@ -67,8 +69,16 @@ fn compare_once(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> 
         );
     }
     differences.extend(missing_route);
-    let others = inspector.others(flow.to()).context("failed to read the state of the kernel")?;
-    Ok(Comparison { desired, kernel, differences, advice: advice.join("\n"), others })
+    let others = inspector
+        .others(flow.to())
+        .context("failed to read the state of the kernel")?;
+    Ok(Comparison {
+        desired,
+        kernel,
+        differences,
+        advice: advice.join("\n"),
+        others,
+    })
 }
 
 /// What to do about a table that differs, given the renderers of the agent; none if the desired state is that of manifests.
@@ -93,7 +103,8 @@ fn table_advice(renderers: Option<&[RendererStateView]>) -> String {
                 "The renderer {RENDERER} of the agent is busy for more than 10 s; see `contiv status`, and try again."
             )
         }
-        _ => "Something else changed the table inet contiv. `contiv resync` makes it right.".to_owned(),
+        _ => "Something else changed the table inet contiv. `contiv resync` makes it right."
+            .to_owned(),
     }
 }
 
@@ -123,18 +134,31 @@ impl Comparison {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { desired, kernel, differences, advice, others } = self;
+        let Self {
+            desired,
+            kernel,
+            differences,
+            advice,
+            others,
+        } = self;
         write!(f, "DESIRED\n{desired}\nIN THE KERNEL\n{kernel}\n")?;
         if !others.is_empty() {
-            writeln!(f, "OTHER TABLES that packets may pass, before and after contiv's:")?;
-            others.iter().try_for_each(|other| writeln!(f, "  {other}"))?;
+            writeln!(
+                f,
+                "OTHER TABLES that packets may pass, before and after contiv's:"
+            )?;
+            others
+                .iter()
+                .try_for_each(|other| writeln!(f, "  {other}"))?;
             writeln!(f)?;
         }
         if self.agrees() {
             return writeln!(f, "NO DIFFERENCE: the kernel has the desired state");
         }
         writeln!(f, "DIFFERENCES: {}", differences.len())?;
-        differences.iter().try_for_each(|difference| writeln!(f, "- {difference}"))?;
+        differences
+            .iter()
+            .try_for_each(|difference| writeln!(f, "- {difference}"))?;
         writeln!(f, "{advice}")
     }
 }
@@ -155,15 +179,35 @@ mod tests {
             serde_json::from_value::<RendererStateView>(value).unwrap()
         };
         for (renderers, expected, helps) in [
-            (Some(vec![renderer("nftables", "idle", 0)]), "Something else changed", true),
+            (
+                Some(vec![renderer("nftables", "idle", 0)]),
+                "Something else changed",
+                true,
+            ),
             (None, "If the agent of this node has this input", true),
-            (Some(vec![renderer("route", "idle", 0)]), "does not run the renderer nftables", false),
-            (Some(vec![renderer("nftables", "retrying", 2)]), "mended: no CAP_NET_ADMIN", false),
-            (Some(vec![renderer("nftables", "slow", 0)]), "busy for more than 10 s", false),
+            (
+                Some(vec![renderer("route", "idle", 0)]),
+                "does not run the renderer nftables",
+                false,
+            ),
+            (
+                Some(vec![renderer("nftables", "retrying", 2)]),
+                "mended: no CAP_NET_ADMIN",
+                false,
+            ),
+            (
+                Some(vec![renderer("nftables", "slow", 0)]),
+                "busy for more than 10 s",
+                false,
+            ),
         ] {
             let advice = table_advice(renderers.as_deref());
             assert!(advice.contains(expected), "{advice}");
-            assert_eq!(advice.contains("`contiv resync` makes it right"), helps, "{advice}");
+            assert_eq!(
+                advice.contains("`contiv resync` makes it right"),
+                helps,
+                "{advice}"
+            );
         }
     }
 }

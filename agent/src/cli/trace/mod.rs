@@ -64,12 +64,19 @@ impl Trace {
             Target::Service(target) => Err(target),
         };
         let (source, is_good) = self.target.open(terminal)?;
-        let Some(source) = source else { return Ok(Outcome::PartialFailure) };
-        let flow =
-            flow.or_else(|target| anyhow::Ok(self.flow(resolve(target, self.from.address, &source)?)?))?;
+        let Some(source) = source else {
+            return Ok(Outcome::PartialFailure);
+        };
+        let flow = flow.or_else(|target| {
+            anyhow::Ok(self.flow(resolve(target, self.from.address, &source)?)?)
+        })?;
         let (text, json, agrees): (_, Value, _) = if self.kernel {
             let comparison = kernel::compare(&source, &flow)?;
-            (comparison.to_string(), serde_json::to_value(&comparison)?, comparison.agrees())
+            (
+                comparison.to_string(),
+                serde_json::to_value(&comparison)?,
+                comparison.agrees(),
+            )
         } else {
             let trace = source.trace(&flow)?;
             (trace.to_string(), serde_json::to_value(&trace)?, true)
@@ -83,8 +90,8 @@ impl Trace {
     }
 
     fn flow(&self, Destination { address, protocol }: Destination) -> Result<Flow, UsageError> {
-        let flow =
-            Flow::new(self.from.address, address, protocol).map_err(|error| UsageError(error.to_string()))?;
+        let flow = Flow::new(self.from.address, address, protocol)
+            .map_err(|error| UsageError(error.to_string()))?;
         Ok(match &self.from.interface {
             Some(interface) => flow.by_interface(interface.clone()),
             None => flow,

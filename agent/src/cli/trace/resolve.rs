@@ -24,46 +24,68 @@ pub(super) fn resolve(
     source: &Source<'_>,
 ) -> anyhow::Result<Destination> {
     let services = source.services()?;
-    let name = format!("{}/{}", target.name.namespace_or("default"), target.name.name);
-    let Some(service) = services.iter().find(|service| service.id.to_string() == name) else {
+    let name = format!(
+        "{}/{}",
+        target.name.namespace_or("default"),
+        target.name.name
+    );
+    let Some(service) = services
+        .iter()
+        .find(|service| service.id.to_string() == name)
+    else {
         if let Some(problem) = source.quarantined(&name)? {
             bail!("service {name} is in quarantine: {problem}; nothing of it is in use");
         }
-        let known: Vec<String> = services.iter().map(|service| service.id.to_string()).collect();
-        let hint =
-            suggest(&name, &known).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        let known: Vec<String> = services
+            .iter()
+            .map(|service| service.id.to_string())
+            .collect();
+        let hint = suggest(&name, &known)
+            .map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
         bail!("there is no service {name} to connect to: it is not stored{hint}");
     };
     if let Some(reason) = &service.not_served {
         bail!("service {name} is not served: {reason}");
     }
     let port = port(target, service)?;
-    let protocol = port.protocol.parse().map_err(|error| UsageError(format!("{error}")))?;
+    let protocol = port
+        .protocol
+        .parse()
+        .map_err(|error| UsageError(format!("{error}")))?;
     let of_family = |address: &IpAddr| address.is_ipv4() == from.is_ipv4();
     let addresses = service.cluster_ips.iter().chain(&service.external_ips);
-    let Some(address) = addresses.filter_map(|text| text.parse().ok()).find(of_family) else {
+    let Some(address) = addresses
+        .filter_map(|text| text.parse().ok())
+        .find(of_family)
+    else {
         let family = if from.is_ipv4() { "IPv4" } else { "IPv6" };
-        let node_port = port
-            .node_port
-            .map_or_else(String::new, |port| format!("; use its node port: ADDRESS-OF-A-NODE:{port}"));
+        let node_port = port.node_port.map_or_else(String::new, |port| {
+            format!("; use its node port: ADDRESS-OF-A-NODE:{port}")
+        });
         bail!("service {name} has no {family} address, as the client {from} needs{node_port}");
     };
-    Ok(Destination { address: SocketAddr::new(address, port.port), protocol })
+    Ok(Destination {
+        address: SocketAddr::new(address, port.port),
+        protocol,
+    })
 }
 
 fn port<'a>(target: &ServiceTarget, service: &'a ServiceView) -> anyhow::Result<&'a PortView> {
     let protocol = target.protocol.map(|protocol| protocol.to_string());
-    let is_requested = |port: &&PortView| {
-        target
-            .port
-            .as_ref()
-            .is_none_or(|requested| port.port.to_string() == *requested || port.name == *requested)
-            && protocol.as_ref().is_none_or(|protocol| port.protocol.eq_ignore_ascii_case(protocol))
-    };
+    let is_requested =
+        |port: &&PortView| {
+            target.port.as_ref().is_none_or(|requested| {
+                port.port.to_string() == *requested || port.name == *requested
+            }) && protocol
+                .as_ref()
+                .is_none_or(|protocol| port.protocol.eq_ignore_ascii_case(protocol))
+        };
     let matching: Vec<&PortView> = service.ports.iter().filter(is_requested).collect();
     match matching.as_slice() {
         [only] => Ok(only),
-        [first, second] if first.port == second.port && protocol.is_none() && target.port.is_some() => {
+        [first, second]
+            if first.port == second.port && protocol.is_none() && target.port.is_some() =>
+        {
             // As everywhere, the default protocol is tcp.
             let is_tcp = |port: &&PortView| port.protocol.eq_ignore_ascii_case("tcp");
             Ok(matching.iter().copied().find(is_tcp).unwrap_or(first))
@@ -75,10 +97,16 @@ fn port<'a>(target: &ServiceTarget, service: &'a ServiceView) -> anyhow::Result<
             });
             let known = known.collect::<Vec<_>>().join(", ");
             let id = &service.id;
-            let what = if all.is_empty() { "has no such port" } else { "has several ports" };
+            let what = if all.is_empty() {
+                "has no such port"
+            } else {
+                "has several ports"
+            };
             let example = service.ports.first().map_or(80, |port| port.port);
-            Err(UsageError(format!("--to: service {id} {what}; name one of {known}, as in {id}:{example}"))
-                .into())
+            Err(UsageError(format!(
+                "--to: service {id} {what}; name one of {known}, as in {id}:{example}"
+            ))
+            .into())
         }
     }
 }

@@ -56,7 +56,10 @@ pub(super) trait DesiredStateSource {
 
 impl VerifyTarget {
     /// The source, and whether all of its input was good; no source if none of it was.
-    pub(super) fn open(&self, terminal: &mut Terminal) -> anyhow::Result<(Option<Source<'_>>, bool)> {
+    pub(super) fn open(
+        &self,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<(Option<Source<'_>>, bool)> {
         let has_input = !self.files.is_empty() || self.store.is_some();
         self.settings.check(&self.agent, has_input)?;
         if !has_input {
@@ -70,14 +73,22 @@ impl VerifyTarget {
         if objects.is_empty() && !is_good {
             return Ok((None, is_good));
         }
-        let snapshot = Box::new(processor_with(objects, &config, Some(local_addresses()?)).snapshot());
-        let source = Source::Offline { snapshot, config: Box::new(config) };
+        let snapshot =
+            Box::new(processor_with(objects, &config, Some(local_addresses()?)).snapshot());
+        let source = Source::Offline {
+            snapshot,
+            config: Box::new(config),
+        };
         Ok((Some(source), is_good))
     }
 
     /// The access to a store: for the agent's store by its configuration, with flags and environment on top.
     fn access(&self, url: &StoreUrl, config: &Config) -> Result<EtcdAccess, Vec<String>> {
-        if *url == config.store { self.etcd.over(url, config.etcd_access()) } else { self.etcd.access(url) }
+        if *url == config.store {
+            self.etcd.over(url, config.etcd_access())
+        } else {
+            self.etcd.access(url)
+        }
     }
 }
 
@@ -99,7 +110,9 @@ fn objects_of_store(
     // As the agent does: only into etcd the controller writes them.
     if !matches!(url, StoreUrl::Etcd { .. }) {
         let derived = DerivedSlices::default().list(&listed.entries, listed.revision);
-        listed.entries.retain(|entry| !derived.replaced.contains(&entry.key));
+        listed
+            .entries
+            .retain(|entry| !derived.replaced.contains(&entry.key));
         listed.entries.extend(derived.entries);
     }
     let mut objects = BTreeMap::new();
@@ -107,9 +120,8 @@ fn objects_of_store(
     for entry in &listed.entries {
         let decoded = match Key::parse(&entry.key) {
             Ok(None) => continue,
-            Ok(Some(key)) => {
-                wire::decode(&key, &entry.value, entry.create_revision).map_err(|error| error.to_string())
-            }
+            Ok(Some(key)) => wire::decode(&key, &entry.value, entry.create_revision)
+                .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match decoded {

@@ -5,7 +5,9 @@ mod desired;
 use std::{collections::BTreeSet, io::Write, thread, time::Duration};
 
 use clap::Args;
-use contiv_renderer::{Confirmation, Drift, Verifier, nftables::TableVerifier, route::RouteVerifier};
+use contiv_renderer::{
+    Confirmation, Drift, Verifier, nftables::TableVerifier, route::RouteVerifier,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -59,7 +61,9 @@ struct DataplaneReport {
 impl Verify {
     pub(super) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let (source, is_good) = self.target.open(terminal)?;
-        let Some(mut source) = source else { return Ok(Outcome::PartialFailure) };
+        let Some(mut source) = source else {
+            return Ok(Outcome::PartialFailure);
+        };
         let mut all = Vec::new();
         let renderers = source.renderers()?;
         for renderer in &renderers {
@@ -79,7 +83,9 @@ impl Verify {
         self.print(&all, terminal)?;
         // The comparison without nft is shown even if nft failed.
         second?;
-        Ok(Outcome::success_if(is_good && all.iter().all(|verified| verified.drift.is_empty())))
+        Ok(Outcome::success_if(
+            is_good && all.iter().all(|verified| verified.drift.is_empty()),
+        ))
     }
 
     fn print(&self, all: &[DataplaneReport], terminal: &mut Terminal) -> anyhow::Result<()> {
@@ -89,25 +95,47 @@ impl Verify {
             Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&all)?)?,
             Output::Name => {
                 let drift = all.iter().flat_map(|verified| &verified.drift);
-                let services: BTreeSet<_> = drift.filter_map(|drift| drift.service.as_ref()).collect();
-                services.iter().try_for_each(|service| writeln!(terminal.out, "{service}"))?;
+                let services: BTreeSet<_> =
+                    drift.filter_map(|drift| drift.service.as_ref()).collect();
+                services
+                    .iter()
+                    .try_for_each(|service| writeln!(terminal.out, "{service}"))?;
             }
         }
         if !matches!(self.output, Output::Table | Output::Wide) {
             return Ok(());
         }
         let header = ["WHAT", "SERVICE", "WHERE", "ELEMENT", "DETAIL"].to_vec();
-        let items: Vec<Item> = all.iter().flat_map(|verified| &verified.drift).map(item).collect();
-        let listing = Listing { header: (header, Vec::new()), items };
-        write!(terminal.out, "{}", listing.print(self.output, &self.table, width(), false)?)?;
-        for DataplaneReport { renderer, checked, drift } in all {
+        let items: Vec<Item> = all
+            .iter()
+            .flat_map(|verified| &verified.drift)
+            .map(item)
+            .collect();
+        let listing = Listing {
+            header: (header, Vec::new()),
+            items,
+        };
+        write!(
+            terminal.out,
+            "{}",
+            listing.print(self.output, &self.table, width(), false)?
+        )?;
+        for DataplaneReport {
+            renderer,
+            checked,
+            drift,
+        } in all
+        {
             let (equal, different) = match *renderer {
                 nft::NAME => ("read the same by nft", "read differently by nft"),
                 _ => ("all equal", "different"),
             };
             match drift.len() {
                 0 => writeln!(terminal.out, "{renderer}: {checked} compared, {equal}")?,
-                count => writeln!(terminal.out, "{renderer}: {checked} compared, {count} {different}")?,
+                count => writeln!(
+                    terminal.out,
+                    "{renderer}: {checked} compared, {count} {different}"
+                )?,
             }
         }
         let (of_nft, of_dataplanes): (Vec<_>, Vec<_>) = all
@@ -137,7 +165,11 @@ fn compare_with_nft() -> anyhow::Result<DataplaneReport> {
     loop {
         let found = nft::compare_once()?;
         if let Some(drift) = confirmation.add(found.drift, false) {
-            return Ok(DataplaneReport { renderer: nft::NAME, checked: found.checked, drift });
+            return Ok(DataplaneReport {
+                renderer: nft::NAME,
+                checked: found.checked,
+                drift,
+            });
         }
         thread::sleep(COMPARISON_INTERVAL);
     }
@@ -162,16 +194,33 @@ fn verify(
         let snapshot = source.snapshot()?;
         let found = verifier.verify(&snapshot)?;
         if let Some(drift) = confirmation.add(found.drift, false) {
-            return Ok(Some(DataplaneReport { renderer: renderer.as_str(), checked: found.checked, drift }));
+            return Ok(Some(DataplaneReport {
+                renderer: renderer.as_str(),
+                checked: found.checked,
+                drift,
+            }));
         }
         thread::sleep(COMPARISON_INTERVAL);
     }
 }
 
 fn item(drift: &Drift) -> Item {
-    let Drift { service, place, element, deviation } = drift;
-    let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-    let service = service.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
+    let Drift {
+        service,
+        place,
+        element,
+        deviation,
+    } = drift;
+    let or_none = |text: &str| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let service = service
+        .as_ref()
+        .map_or_else(|| "-".to_owned(), ToString::to_string);
     let cells = vec![
         Cell::styled(deviation.word(), TextStyle::Bad),
         service.clone().into(),
@@ -179,5 +228,9 @@ fn item(drift: &Drift) -> Item {
         or_none(element).into(),
         deviation.detail().into(),
     ];
-    Item { name: service, value: Value::Null, cells: (cells, Vec::new()) }
+    Item {
+        name: service,
+        value: Value::Null,
+        cells: (cells, Vec::new()),
+    }
 }

@@ -27,14 +27,20 @@ struct Name<'a> {
 
 /// 200 if the load balancer can send traffic of the service to this node, else 503.
 pub(super) fn answer(service: &ServiceId, local_endpoints: usize, is_healthy: bool) -> Response {
-    let status =
-        if local_endpoints > 0 && is_healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if local_endpoints > 0 && is_healthy {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     let headers = [
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (WEIGHT, HeaderValue::from(local_endpoints)),
     ];
     let body = Body {
-        service: Name { namespace: &service.namespace, name: &service.name },
+        service: Name {
+            namespace: &service.namespace,
+            name: &service.name,
+        },
         local_endpoints,
         service_proxy_healthy: is_healthy,
     };

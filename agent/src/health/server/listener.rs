@@ -39,7 +39,10 @@ pub(super) struct SharedListeners {
 impl SharedListeners {
     /// Leaves half of the file descriptors to everything else.
     pub(super) fn of_this_process(connections: Connections) -> Self {
-        Self { slots: Arc::new(Semaphore::new(open_files_limit() / 2)), connections }
+        Self {
+            slots: Arc::new(Semaphore::new(open_files_limit() / 2)),
+            connections,
+        }
     }
 }
 
@@ -64,20 +67,31 @@ impl Listener {
         proxy: watch::Receiver<ProxyHealth>,
         shared: SharedListeners,
     ) -> io::Result<Self> {
-        let full =
-            |_| io::Error::other("there are too many health checks for the open files that are allowed");
+        let full = |_| {
+            io::Error::other("there are too many health checks for the open files that are allowed")
+        };
         let slot = shared.slots.try_acquire_owned().map_err(full)?;
         let listener = TcpListener::bind(endpoint).await?;
-        let source = Source { endpoint, service: service.clone(), local_endpoints, proxy };
+        let source = Source {
+            endpoint,
+            service: service.clone(),
+            local_endpoints,
+            proxy,
+        };
         let router = Router::new().fallback(current).with_state(source);
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let server = tokio::spawn(async move {
             // It retries failures, and so ends only when it is stopped.
-            let _ =
-                axum::serve(shared.connections.on(listener), router).with_graceful_shutdown(stopped).await;
+            let _ = axum::serve(shared.connections.on(listener), router)
+                .with_graceful_shutdown(stopped)
+                .await;
         });
-        Ok(Self { _slot: slot, stop: stop.drop_guard(), server: AbortOnDropHandle::new(server) })
+        Ok(Self {
+            _slot: slot,
+            stop: stop.drop_guard(),
+            server: AbortOnDropHandle::new(server),
+        })
     }
 
     /// Stops it, and waits until the address is free. Answers in progress are completed.
@@ -90,7 +104,10 @@ impl Listener {
 }
 
 async fn current(State(source): State<Source>) -> Response {
-    let local_endpoints = source.local_endpoints.borrow().in_family_of(source.endpoint.ip());
+    let local_endpoints = source
+        .local_endpoints
+        .borrow()
+        .in_family_of(source.endpoint.ip());
     let is_healthy = source.proxy.borrow().is_healthy(Instant::now().into_std());
     answer(&source.service, local_endpoints, is_healthy)
 }

@@ -102,15 +102,24 @@ impl HealthCheckServer {
         for (id, check) in &update.services {
             removed.extend(self.withdraw(id, check.as_ref()));
         }
-        let node_ips = update.node_ips.filter(|node_ips| *node_ips != self.node_ips);
+        let node_ips = update
+            .node_ips
+            .filter(|node_ips| *node_ips != self.node_ips);
         if let Some(node_ips) = node_ips {
             for address in self.node_ips.difference(&node_ips) {
-                removed.extend(self.services.values_mut().filter_map(|served| served.close(*address)));
+                removed.extend(
+                    self.services
+                        .values_mut()
+                        .filter_map(|served| served.close(*address)),
+                );
                 self.failed.retain(|(_, failed)| failed != address);
             }
             let new: Vec<IpAddr> = node_ips.difference(&self.node_ips).copied().collect();
-            to_open
-                .extend(self.services.keys().flat_map(|id| new.iter().map(|address| (id.clone(), *address))));
+            to_open.extend(
+                self.services
+                    .keys()
+                    .flat_map(|id| new.iter().map(|address| (id.clone(), *address))),
+            );
             self.node_ips = node_ips;
         }
         for listener in removed {
@@ -121,7 +130,8 @@ impl HealthCheckServer {
             if let Some(served) = self.services.get(&id) {
                 served.set_local_endpoints(check.local_endpoints);
             } else {
-                self.services.insert(id.clone(), ServedHealthCheck::new(check));
+                self.services
+                    .insert(id.clone(), ServedHealthCheck::new(check));
                 to_open.extend(self.node_ips.iter().map(|address| (id.clone(), *address)));
             }
         }
@@ -132,14 +142,18 @@ impl HealthCheckServer {
 
     /// Removes a service, unless only its endpoints changed.
     fn withdraw(&mut self, id: &ServiceId, check: Option<&HealthCheck>) -> Vec<Listener> {
-        let stays = |served: &ServedHealthCheck| check.is_some_and(|check| check.port == served.port());
+        let stays =
+            |served: &ServedHealthCheck| check.is_some_and(|check| check.port == served.port());
         if self.services.get(id).is_none_or(stays) {
             return Vec::new();
         }
         for address in &self.node_ips {
             self.failed.remove(&(id.clone(), *address));
         }
-        self.services.remove(id).map(ServedHealthCheck::into_listeners).unwrap_or_default()
+        self.services
+            .remove(id)
+            .map(ServedHealthCheck::into_listeners)
+            .unwrap_or_default()
     }
 
     async fn retry(&mut self) {
@@ -149,12 +163,17 @@ impl HealthCheckServer {
 
     async fn listen(&mut self, to_open: Vec<(ServiceId, IpAddr)>) {
         for (id, address) in to_open {
-            let Some(served) = self.services.get(&id).filter(|served| !served.is_listening(address)) else {
+            let Some(served) = self
+                .services
+                .get(&id)
+                .filter(|served| !served.is_listening(address))
+            else {
                 continue;
             };
             let endpoint = SocketAddr::new(address, served.port());
             let (proxy, shared) = (self.proxy.clone(), self.shared.clone());
-            let result = Listener::open(endpoint, &id, served.local_endpoints(), proxy, shared).await;
+            let result =
+                Listener::open(endpoint, &id, served.local_endpoints(), proxy, shared).await;
             let result = result.map_err(|error| self.explain(&error, endpoint));
             let failure = served.failure(address);
             match &result {
@@ -183,7 +202,11 @@ impl HealthCheckServer {
         let has_endpoint = |served: &ServedHealthCheck| {
             served.port() == endpoint.port() && served.is_listening(endpoint.ip())
         };
-        match self.services.iter().find(|(_, served)| has_endpoint(served)) {
+        match self
+            .services
+            .iter()
+            .find(|(_, served)| has_endpoint(served))
+        {
             Some((other, _)) => {
                 format!("service {other} has the same health-check node port; give each its own")
             }

@@ -44,7 +44,11 @@ pub struct ListenerView {
 impl ServedHealthCheck {
     pub(super) fn new(check: HealthCheck) -> Self {
         let (local_endpoints, _) = watch::channel(check.local_endpoints);
-        Self { port: check.port, local_endpoints, listeners: BTreeMap::new() }
+        Self {
+            port: check.port,
+            local_endpoints,
+            listeners: BTreeMap::new(),
+        }
     }
 
     pub(super) const fn port(&self) -> u16 {
@@ -80,7 +84,10 @@ impl ServedHealthCheck {
     }
 
     pub(super) fn into_listeners(self) -> Vec<Listener> {
-        self.listeners.into_values().filter_map(Result::ok).collect()
+        self.listeners
+            .into_values()
+            .filter_map(Result::ok)
+            .collect()
     }
 
     pub(super) fn view(&self, service: &ServiceId) -> HealthCheckView {

@@ -32,20 +32,31 @@ impl Running {
     fn start_with(node_ips: &[IpAddr], change: impl FnOnce(&mut HealthCheckServer)) -> Self {
         let (outputs, mut server, questions, _) = health::channels();
         change(&mut server);
-        let running = Self { outputs, questions, task: tokio::spawn(server.run()) };
+        let running = Self {
+            outputs,
+            questions,
+            task: tokio::spawn(server.run()),
+        };
         running.set_healthy(true);
         running.update(Vec::new(), Some(node_ips));
         running
     }
 
     fn set_healthy(&self, in_sync: bool) {
-        let health = ProxyHealth { in_sync, unapplied_since: None, ..ProxyHealth::starting() };
+        let health = ProxyHealth {
+            in_sync,
+            unapplied_since: None,
+            ..ProxyHealth::starting()
+        };
         self.outputs.proxy.send_replace(health);
     }
 
     fn update(&self, services: Vec<(ServiceId, Option<HealthCheck>)>, node_ips: Option<&[IpAddr]>) {
         let node_ips = node_ips.map(|node_ips| node_ips.iter().copied().collect());
-        self.outputs.updates.send(HealthUpdate { services, node_ips }).unwrap();
+        self.outputs
+            .updates
+            .send(HealthUpdate { services, node_ips })
+            .unwrap();
     }
 
     /// The health checks after all updates so far.
@@ -59,7 +70,12 @@ impl Running {
     async fn error(&self, service: &ServiceId, address: IpAddr) -> Option<String> {
         let views = self.views().await;
         let view = views.iter().find(|view| view.service == *service).unwrap();
-        view.listeners.iter().find(|listener| listener.address == address).unwrap().error.clone()
+        view.listeners
+            .iter()
+            .find(|listener| listener.address == address)
+            .unwrap()
+            .error
+            .clone()
     }
 
     async fn get(&self, address: IpAddr, port: u16) -> Option<Answer> {
@@ -81,7 +97,10 @@ fn api() -> ServiceId {
 }
 
 fn check(port: u16, ipv4: usize) -> HealthCheck {
-    HealthCheck { port, local_endpoints: LocalEndpoints { ipv4, ipv6: 0 } }
+    HealthCheck {
+        port,
+        local_endpoints: LocalEndpoints { ipv4, ipv6: 0 },
+    }
 }
 
 #[tokio::test]
@@ -96,7 +115,11 @@ async fn answer_has_status_headers_and_body_of_kube_proxy() {
         "x-content-type-options: nosniff",
         "x-load-balancing-endpoint-weight: 2",
     ] {
-        assert!(answer.headers.lines().any(|line| line == header), "{header} is not in {}", answer.headers);
+        assert!(
+            answer.headers.lines().any(|line| line == header),
+            "{header} is not in {}",
+            answer.headers
+        );
     }
     let body = |local_endpoints, is_healthy| {
         json!({
@@ -114,7 +137,13 @@ async fn answer_has_status_headers_and_body_of_kube_proxy() {
     running.update(vec![(web(), Some(check(31001, 0)))], None);
     let answer = running.get(address, 31001).await.unwrap();
     assert_eq!((answer.status, answer.body), (503, body(0, true)));
-    assert!(answer.headers.contains("x-load-balancing-endpoint-weight: 0"), "{}", answer.headers);
+    assert!(
+        answer
+            .headers
+            .contains("x-load-balancing-endpoint-weight: 0"),
+        "{}",
+        answer.headers
+    );
 }
 
 #[tokio::test]
@@ -127,18 +156,33 @@ async fn each_address_answers_for_its_family() {
     running.update(vec![(web(), Some(check(port, 3)))], None);
     assert_eq!(running.status(v4, port).await, Some(200));
     let answer = running.get(v6, port).await.unwrap();
-    assert_eq!((answer.status, &answer.body["localEndpoints"]), (503, &json!(0)));
+    assert_eq!(
+        (answer.status, &answer.body["localEndpoints"]),
+        (503, &json!(0))
+    );
 }
 
 #[tokio::test]
 async fn listeners_follow_ports_of_services() {
     let address = loopback(3);
     let running = Running::start(&[address]);
-    running.update(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 0)))], None);
+    running.update(
+        vec![
+            (web(), Some(check(31001, 1))),
+            (api(), Some(check(31002, 0))),
+        ],
+        None,
+    );
     assert_eq!(running.status(address, 31001).await, Some(200));
     assert_eq!(running.status(address, 31002).await, Some(503));
     // Each takes the port of the other at the same time.
-    running.update(vec![(web(), Some(check(31002, 1))), (api(), Some(check(31001, 0)))], None);
+    running.update(
+        vec![
+            (web(), Some(check(31002, 1))),
+            (api(), Some(check(31001, 0))),
+        ],
+        None,
+    );
     assert_eq!(running.status(address, 31002).await, Some(200));
     assert_eq!(running.status(address, 31001).await, Some(503));
     running.update(vec![(api(), None)], None);
@@ -166,9 +210,18 @@ async fn port_in_use_is_reported_and_others_are_served() {
     let address = loopback(6);
     let taken = TcpListener::bind((address, 31001)).unwrap();
     let running = Running::start(&[address]);
-    running.update(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 1)))], None);
+    running.update(
+        vec![
+            (web(), Some(check(31001, 1))),
+            (api(), Some(check(31002, 1))),
+        ],
+        None,
+    );
     let error = running.error(&web(), address).await.unwrap();
-    assert!(error.contains(&format!("{address}:31001")) && error.contains("in use"), "{error}");
+    assert!(
+        error.contains(&format!("{address}:31001")) && error.contains("in use"),
+        "{error}"
+    );
     assert_eq!(running.status(address, 31002).await, Some(200));
     drop(taken);
     running.update(vec![(api(), Some(check(31002, 2)))], None);
@@ -200,7 +253,10 @@ async fn port_that_was_in_use_is_tried_again_without_any_change() {
     drop(taken);
     tokio::time::pause();
     tokio::time::sleep(RETRY_AFTER.mul_f64(0.9)).await;
-    assert!(running.error(&web(), address).await.is_some(), "not all the time");
+    assert!(
+        running.error(&web(), address).await.is_some(),
+        "not all the time"
+    );
     tokio::time::sleep(RETRY_AFTER.mul_f64(0.2)).await;
     assert_eq!(running.error(&web(), address).await, None);
 }
@@ -213,9 +269,15 @@ async fn two_services_with_one_port_name_each_other() {
     running.update(vec![(api(), Some(check(31001, 0)))], None);
     let error = running.error(&api(), address).await.unwrap();
     assert!(error.contains("shop/web"), "{error}");
-    assert_eq!(running.get(address, 31001).await.unwrap().body["service"]["name"], "web");
+    assert_eq!(
+        running.get(address, 31001).await.unwrap().body["service"]["name"],
+        "web"
+    );
     running.update(vec![(web(), None)], None);
-    assert_eq!(running.get(address, 31001).await.unwrap().body["service"]["name"], "api");
+    assert_eq!(
+        running.get(address, 31001).await.unwrap().body["service"]["name"],
+        "api"
+    );
 }
 
 #[tokio::test]
@@ -233,12 +295,24 @@ async fn server_ends_with_loop_and_takes_its_listeners_along() {
 #[tokio::test]
 async fn health_checks_beyond_the_open_file_limit_are_refused_by_name() {
     let address = loopback(12);
-    let running = Running::start_with(&[address], |server| server.shared.slots = Arc::new(Semaphore::new(1)));
-    running.update(vec![(web(), Some(check(31001, 1))), (api(), Some(check(31002, 1)))], None);
+    let running = Running::start_with(&[address], |server| {
+        server.shared.slots = Arc::new(Semaphore::new(1));
+    });
+    running.update(
+        vec![
+            (web(), Some(check(31001, 1))),
+            (api(), Some(check(31002, 1))),
+        ],
+        None,
+    );
     let error = running.error(&api(), address).await.unwrap();
     assert!(error.contains("too many health checks"), "{error}");
     assert_eq!(running.status(address, 31001).await, Some(200));
     running.update(vec![(web(), None)], None);
-    assert_eq!(running.error(&api(), address).await, None, "there is room now");
+    assert_eq!(
+        running.error(&api(), address).await,
+        None,
+        "there is room now"
+    );
     assert_eq!(running.status(address, 31002).await, Some(200));
 }

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::test_support::{
-    Answer, Harness, Mode, TestRenderer, batch, delete, get, loopback, node, put, service, slice, snapshot,
+    Answer, Harness, Mode, TestRenderer, batch, delete, get, loopback, node, put, service, slice,
+    snapshot,
 };
 
 /// Serves the load balancer's endpoints of this agent.
@@ -12,7 +13,12 @@ async fn serve(harness: &Harness) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let proxy = harness.proxy_health.clone();
-    tokio::spawn(serve_load_balancers(listener, harness.api(), proxy, CancellationToken::new()));
+    tokio::spawn(serve_load_balancers(
+        listener,
+        harness.api(),
+        proxy,
+        CancellationToken::new(),
+    ));
     address
 }
 
@@ -31,17 +37,35 @@ async fn agent_that_keeps_up_is_healthy_as_of_now() {
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(answer.body["healthy"], true, "{path}");
         assert_eq!(
-            answer.body.get("nodeEligible").and_then(serde_json::Value::as_bool),
+            answer
+                .body
+                .get("nodeEligible")
+                .and_then(serde_json::Value::as_bool),
             node_eligible,
             "{path}"
         );
         assert!(time(&answer, "currentTime") >= Some(before), "{path}");
-        assert_eq!(time(&answer, "lastUpdated"), time(&answer, "currentTime"), "{path}");
-        for header in ["content-type: application/json", "x-content-type-options: nosniff"] {
-            assert!(answer.headers.contains(header), "{path}: {}", answer.headers);
+        assert_eq!(
+            time(&answer, "lastUpdated"),
+            time(&answer, "currentTime"),
+            "{path}"
+        );
+        for header in [
+            "content-type: application/json",
+            "x-content-type-options: nosniff",
+        ] {
+            assert!(
+                answer.headers.contains(header),
+                "{path}: {}",
+                answer.headers
+            );
         }
     }
-    assert_eq!(get(address, "/services").await.unwrap().status, 404, "the debug HTTP is not for everyone");
+    assert_eq!(
+        get(address, "/services").await.unwrap().status,
+        404,
+        "the debug HTTP is not for everyone"
+    );
 }
 
 #[tokio::test]
@@ -61,12 +85,21 @@ async fn change_that_waits_for_more_than_60_s_makes_it_unhealthy() {
     tokio::time::advance(Duration::from_secs(2)).await;
     for path in ["/healthz", "/livez"] {
         let answer = get(address, path).await.unwrap();
-        assert_eq!((answer.status, &answer.body["healthy"]), (503, &false.into()), "{path}");
-        assert!(time(&answer, "lastUpdated").is_some_and(|updated| updated <= since), "{answer:?}");
+        assert_eq!(
+            (answer.status, &answer.body["healthy"]),
+            (503, &false.into()),
+            "{path}"
+        );
+        assert!(
+            time(&answer, "lastUpdated").is_some_and(|updated| updated <= since),
+            "{answer:?}"
+        );
     }
     tokio::time::resume();
     renderer.set(Mode::Work);
-    harness.renderer("test", |view| view.applied_revision == 8).await;
+    harness
+        .renderer("test", |view| view.applied_revision == 8)
+        .await;
     assert_eq!(get(address, "/healthz").await.unwrap().status, 200);
 }
 
@@ -79,7 +112,10 @@ async fn store_unread_60_s_after_start_is_unhealthy() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     let answer = get(address, "/healthz").await.unwrap();
-    assert_eq!((answer.status, &answer.body["lastUpdated"]), (503, &serde_json::Value::Null));
+    assert_eq!(
+        (answer.status, &answer.body["lastUpdated"]),
+        (503, &serde_json::Value::Null)
+    );
 }
 
 #[tokio::test]
@@ -87,10 +123,19 @@ async fn deleted_node_takes_no_traffic_but_the_agent_stays_alive() {
     let mut harness = Harness::start(vec![], vec![snapshot(7, vec![node(loopback(30))])]);
     harness.renderer("dry-run", |view| view.ready).await;
     let address = serve(&harness).await;
-    harness.deliver(batch(8, vec![delete(node(loopback(30)))])).await;
-    harness.proxy_health.wait_for(|health| !health.node_eligible).await.unwrap();
+    harness
+        .deliver(batch(8, vec![delete(node(loopback(30)))]))
+        .await;
+    harness
+        .proxy_health
+        .wait_for(|health| !health.node_eligible)
+        .await
+        .unwrap();
     let answer = get(address, "/healthz").await.unwrap();
-    assert_eq!((answer.status, &answer.body["nodeEligible"]), (503, &false.into()));
+    assert_eq!(
+        (answer.status, &answer.body["nodeEligible"]),
+        (503, &false.into())
+    );
     assert_eq!(get(address, "/livez").await.unwrap().status, 200);
 }
 
@@ -99,28 +144,45 @@ async fn node_that_is_about_to_go_takes_no_traffic_until_it_stays() {
     let harness = Harness::start(vec![], vec![snapshot(7, vec![node(loopback(31))])]);
     harness.renderer("dry-run", |view| view.ready).await;
     let address = serve(&harness).await;
-    let states = [("taint", false), ("other taint", true), ("deletion", false), ("none", true)];
+    let states = [
+        ("taint", false),
+        ("other taint", true),
+        ("deletion", false),
+        ("none", true),
+    ];
     for (revision, (kind, wanted)) in (8..).zip(states) {
         let mut entry = node(loopback(31));
         let mut value: serde_json::Value = serde_json::from_slice(&entry.value).unwrap();
         match kind {
             "taint" => {
-                value["taints"] = json!([{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]);
+                value["taints"] =
+                    json!([{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]);
             }
             "other taint" => {
-                value["taints"] = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
+                value["taints"] =
+                    json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
             }
             "deletion" => value["deletion_timestamp"] = json!("1700000000"),
             _ => {}
         }
         entry.value = value.to_string().into();
         harness.deliver(batch(revision, vec![put(entry)])).await;
-        while harness.history(|_| true).await.last().map(|record| record.revision) != Some(revision) {
+        while harness
+            .history(|_| true)
+            .await
+            .last()
+            .map(|record| record.revision)
+            != Some(revision)
+        {
             tokio::task::yield_now().await;
         }
         let answer = get(address, "/healthz").await.unwrap();
         let expected = if wanted { 200 } else { 503 };
-        assert_eq!((answer.status, &answer.body["nodeEligible"]), (expected, &wanted.into()), "{kind}");
+        assert_eq!(
+            (answer.status, &answer.body["nodeEligible"]),
+            (expected, &wanted.into()),
+            "{kind}"
+        );
         assert_eq!(get(address, "/livez").await.unwrap().status, 200, "{kind}");
     }
 }

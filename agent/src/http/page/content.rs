@@ -47,7 +47,11 @@ impl Content {
 
     /// How many elements of the kernel differ, by the last verification.
     pub(super) fn drift(&self) -> usize {
-        self.renderers.iter().filter_map(|renderer| renderer.verification.as_ref()).map(|it| it.drift).sum()
+        self.renderers
+            .iter()
+            .filter_map(|renderer| renderer.verification.as_ref())
+            .map(|it| it.drift)
+            .sum()
     }
 
     /// New connections that no backend could serve, of all services. None if nothing is counted.

@@ -33,7 +33,11 @@ impl<T: fmt::Display> Cell for T {
 
 impl Page {
     pub(super) fn new(title: &str) -> Self {
-        Self { title: escape(title), headings: Vec::new(), body: String::new() }
+        Self {
+            title: escape(title),
+            headings: Vec::new(),
+            body: String::new(),
+        }
     }
 
     pub(super) fn heading(&mut self, text: &str) {
@@ -55,7 +59,11 @@ impl Page {
     /// A table; on narrow screens it scrolls by itself.
     pub(super) fn table(&mut self, header: &[&str], rows: &[Vec<Box<dyn Cell>>]) {
         // Without a header it is a list of facts, which may wrap.
-        let class = if header.is_empty() { "table facts" } else { "table" };
+        let class = if header.is_empty() {
+            "table facts"
+        } else {
+            "table"
+        };
         self.raw(&format!("<div class=\"{class}\"><table>\n"));
         if !header.is_empty() {
             self.raw("<thead><tr>");
@@ -78,9 +86,14 @@ impl Page {
 
     /// The complete page, with links to its headings at the top.
     pub(super) fn finish(self) -> String {
-        let Self { title, headings, body } = self;
-        let link =
-            |(number, text): (usize, &String)| format!("<a href=\"#part-{}\">{text}</a>\n", number + 1);
+        let Self {
+            title,
+            headings,
+            body,
+        } = self;
+        let link = |(number, text): (usize, &String)| {
+            format!("<a href=\"#part-{}\">{text}</a>\n", number + 1)
+        };
         let links: String = headings.iter().enumerate().map(link).collect();
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -23,7 +23,10 @@ use crate::{metrics::ServiceSizes, node::Core};
 const PLOTTED_EVENTS: usize = 200;
 
 pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiError> {
-    let query = HistoryQuery { last: Some(PLOTTED_EVENTS), ..HistoryQuery::default() };
+    let query = HistoryQuery {
+        last: Some(PLOTTED_EVENTS),
+        ..HistoryQuery::default()
+    };
     let services = api.query(Core::services).await?;
     let content = Content {
         status: api.query(Core::status).await?,
@@ -35,7 +38,9 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiErro
         unserved: api.query(|core| core.unserved_services().collect()).await?,
         quarantine: api.query(|core| core.quarantine(0)).await?,
         warnings: api.query(|core| core.warnings(0)).await?,
-        history: api.query(move |core| query.records(core, Instant::now())).await?,
+        history: api
+            .query(move |core| query.records(core, Instant::now()))
+            .await?,
     };
     Ok(Html(render(&content)))
 }

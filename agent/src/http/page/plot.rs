@@ -12,11 +12,19 @@ const TOP_MARGIN: f64 = 16.0;
 
 pub(super) fn plots(history: &[Record], page: &mut Page) {
     page.heading("The last events");
-    #[expect(clippy::cast_precision_loss, reason = "counts of services are far below 2^52")]
-    let churn: Vec<(u64, f64)> =
-        history.iter().map(|record| (record.seq_num, record.changed as f64)).collect();
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts of services are far below 2^52"
+    )]
+    let churn: Vec<(u64, f64)> = history
+        .iter()
+        .map(|record| (record.seq_num, record.changed as f64))
+        .collect();
     page.raw("<div class=\"plots\">\n");
-    page.raw(&bars("From a change to the kernel, in milliseconds", &latencies(history)));
+    page.raw(&bars(
+        "From a change to the kernel, in milliseconds",
+        &latencies(history),
+    ));
     page.raw(&bars("Changed services of each event", &churn));
     page.raw("</div>\n");
 }
@@ -26,9 +34,17 @@ pub(super) fn plots(history: &[Record], page: &mut Page) {
 fn latencies(history: &[Record]) -> Vec<(u64, f64)> {
     let changes = history.iter().filter(|record| record.kind == "change");
     changes
-        .flat_map(|record| record.renderers.values().map(move |outcome| (record.seq_num, outcome)))
+        .flat_map(|record| {
+            record
+                .renderers
+                .values()
+                .map(move |outcome| (record.seq_num, outcome))
+        })
         .filter_map(|(number, outcome)| match outcome {
-            Outcome::Applied { sent_after_ms: Some(after), .. } => Some((number, *after)),
+            Outcome::Applied {
+                sent_after_ms: Some(after),
+                ..
+            } => Some((number, *after)),
             _ => None,
         })
         .collect()
@@ -48,7 +64,11 @@ fn bars(title: &str, values: &[(u64, f64)]) -> String {
     let step = WIDTH / f64::from(u32::try_from(values.len().max(24)).unwrap_or(u32::MAX));
     let mut x = 0.0;
     for (event, value) in values {
-        let height = if most > 0.0 { (HEIGHT - TOP_MARGIN) * value / most } else { 0.0 };
+        let height = if most > 0.0 {
+            (HEIGHT - TOP_MARGIN) * value / most
+        } else {
+            0.0
+        };
         // Writing to a `String` cannot fail.
         let _ = write!(
             svg,
@@ -59,13 +79,25 @@ fn bars(title: &str, values: &[(u64, f64)]) -> String {
         );
         x += step;
     }
-    let caption = if values.is_empty() { format!("{title}: none yet") } else { title.to_owned() };
-    let _ = writeln!(svg, "</svg><figcaption>{}</figcaption></figure>", escape(&caption));
+    let caption = if values.is_empty() {
+        format!("{title}: none yet")
+    } else {
+        title.to_owned()
+    };
+    let _ = writeln!(
+        svg,
+        "</svg><figcaption>{}</figcaption></figure>",
+        escape(&caption)
+    );
     svg
 }
 
 fn number(value: f64) -> String {
-    if value.fract() == 0.0 || value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+    if value.fract() == 0.0 || value >= 100.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
+    }
 }
 
 #[cfg(test)]
@@ -80,8 +112,13 @@ mod tests {
     fn latencies_first_snapshot_is_left_out() {
         let record = |seq_num, kind, sent_after_ms| {
             let (at, report) = (Timestamp::UNIX_EPOCH, Report::default());
-            let applied =
-                Outcome::Applied { first_seq_num: seq_num, at, report, duration_ms: 1.0, sent_after_ms };
+            let applied = Outcome::Applied {
+                first_seq_num: seq_num,
+                at,
+                report,
+                duration_ms: 1.0,
+                sent_after_ms,
+            };
             Record {
                 seq_num,
                 kind,

@@ -28,9 +28,14 @@ type Row = Vec<Box<dyn Cell>>;
 pub(super) fn state(content: &Content, page: &mut Page) {
     let Content { status, sizes, .. } = content;
     let store = match &status.store_down {
-        Some(down) => colored(&format!("down since {}: {}", down.since, down.reason), "bad"),
+        Some(down) => colored(
+            &format!("down since {}: {}", down.since, down.reason),
+            "bad",
+        ),
         None if status.from_mirror => colored("not read yet; the saved state is in use", "warn"),
-        None if status.synced => colored(&format!("in sync at revision {}", status.revision), "good"),
+        None if status.synced => {
+            colored(&format!("in sync at revision {}", status.revision), "good")
+        }
         None => colored("not read yet", "warn"),
     };
     let health = content.health();
@@ -48,7 +53,10 @@ pub(super) fn state(content: &Content, page: &mut Page) {
     };
     let mut rows: Vec<Row> = vec![
         vec![Box::new("state"), Box::new(health)],
-        vec![Box::new("store"), Box::new(Raw(format!("{}: {}", escape(&status.store), store.0)))],
+        vec![
+            Box::new("store"),
+            Box::new(Raw(format!("{}: {}", escape(&status.store), store.0))),
+        ],
         vec![
             Box::new("holds"),
             Box::new(format!(
@@ -64,27 +72,47 @@ pub(super) fn state(content: &Content, page: &mut Page) {
         ],
         vec![
             Box::new("claiming a frontend of another"),
-            Box::new(warning_if_any(sizes.services_with_lost_frontends, "service")),
+            Box::new(warning_if_any(
+                sizes.services_with_lost_frontends,
+                "service",
+            )),
         ],
         vec![Box::new("in quarantine"), Box::new(quarantined)],
-        vec![Box::new("version"), Box::new(format!("{}, since {:.0}", status.version, status.started))],
+        vec![
+            Box::new("version"),
+            Box::new(format!("{}, since {:.0}", status.version, status.started)),
+        ],
     ];
     if let Some(refused) = content.refused() {
         let refused = usize::try_from(refused).unwrap_or(usize::MAX);
-        rows.insert(3, vec![Box::new("refused"), Box::new(warning_if_any(refused, "attempt"))]);
+        rows.insert(
+            3,
+            vec![
+                Box::new("refused"),
+                Box::new(warning_if_any(refused, "attempt")),
+            ],
+        );
     }
     let forwarding = content.forwarding_off.iter();
-    rows.extend(
-        forwarding
-            .map(|off| -> Row { vec![Box::new("forwarding"), Box::new(colored(&off.to_string(), "warn"))] }),
-    );
+    rows.extend(forwarding.map(|off| -> Row {
+        vec![
+            Box::new("forwarding"),
+            Box::new(colored(&off.to_string(), "warn")),
+        ]
+    }));
     if content.drift() > 0 {
         let drift = counted(content.drift(), "element");
-        let drift = colored(&format!("{drift} in the kernel differ: see `contiv verify`"), "warn");
+        let drift = colored(
+            &format!("{drift} in the kernel differ: see `contiv verify`"),
+            "warn",
+        );
         rows.push(vec![Box::new("drift"), Box::new(drift)]);
     }
     if let Some(problem) = &status.node_problem {
-        rows.push(vec![Box::new("name of the node"), Box::new(colored(problem, "warn"))]);
+        rows.push(vec![
+            Box::new("name of the node"),
+            Box::new(colored(problem, "warn")),
+        ]);
     }
     if status.held_deletions.is_some() {
         rows.push(vec![
@@ -103,7 +131,17 @@ fn warning_if_any(count: usize, noun: &str) -> Raw {
 pub(super) fn renderers(renderers: &[RendererView], page: &mut Page) {
     page.heading("Renderers");
     let rows: Vec<Row> = renderers.iter().map(renderer).collect();
-    page.table(&["name", "state", "revision", "waiting", "last call", "last error"], &rows);
+    page.table(
+        &[
+            "name",
+            "state",
+            "revision",
+            "waiting",
+            "last call",
+            "last error",
+        ],
+        &rows,
+    );
 }
 
 fn renderer(renderer: &RendererView) -> Row {
@@ -113,8 +151,13 @@ fn renderer(renderer: &RendererView) -> Row {
         _ => "warn",
     };
     let call = renderer.last_report.as_ref();
-    let call = call.map(|last| format!("{}, {:.1}\u{a0}ms", last.call, last.duration_ms)).unwrap_or_default();
-    let error = renderer.last_error.as_ref().map(|last| format!("{:.0}: {}", last.at, last.error));
+    let call = call
+        .map(|last| format!("{}, {:.1}\u{a0}ms", last.call, last.duration_ms))
+        .unwrap_or_default();
+    let error = renderer
+        .last_error
+        .as_ref()
+        .map(|last| format!("{:.0}: {}", last.at, last.error));
     let waiting = match renderer.pending {
         "changes" => counted(renderer.pending_services, "service"),
         other => other.to_owned(),
@@ -158,8 +201,19 @@ pub(super) fn warnings(warnings: &[Warning], count: usize, page: &mut Page) {
     }
     page.heading("Warnings");
     let row = |warning: &Warning| -> Row {
-        let Warning { source, object, field, reason, since } = warning;
-        let text = field.iter().chain([reason]).map(String::as_str).collect::<Vec<_>>().join(": ");
+        let Warning {
+            source,
+            object,
+            field,
+            reason,
+            since,
+        } = warning;
+        let text = field
+            .iter()
+            .chain([reason])
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(": ");
         vec![
             Box::new(object.as_ref().unwrap_or(source).clone()),
             Box::new(colored(&text, "warn")),
@@ -167,7 +221,10 @@ pub(super) fn warnings(warnings: &[Warning], count: usize, page: &mut Page) {
             Box::new(colored(&format!("{since:.0}"), "time")),
         ]
     };
-    page.table(&["object", "warning", "where", "since"], &warnings.iter().map(row).collect::<Vec<_>>());
+    page.table(
+        &["object", "warning", "where", "since"],
+        &warnings.iter().map(row).collect::<Vec<_>>(),
+    );
     more(warnings.len(), count, "/warnings", page);
 }
 
@@ -183,8 +240,12 @@ pub(super) fn services(content: &Content, page: &mut Page) {
     if content.services.is_empty() {
         return page.paragraph("None. Is there something in the store?");
     }
-    let attempts: BTreeMap<&ServiceId, &ServiceConnections> =
-        content.connections.iter().flatten().map(|of| (&of.service, of)).collect();
+    let attempts: BTreeMap<&ServiceId, &ServiceConnections> = content
+        .connections
+        .iter()
+        .flatten()
+        .map(|of| (&of.service, of))
+        .collect();
     let counts = content.connections.is_some();
     let mut header = vec!["service", "backends", "addresses", "ports"];
     if counts {
@@ -195,26 +256,41 @@ pub(super) fn services(content: &Content, page: &mut Page) {
         let mut row: Row = vec![
             Box::new(Raw(format!("<a href=\"/services/{id}\">{id}</a>"))),
             Box::new(backends(service)),
-            Box::new(joined(service.cluster_ips.iter().chain(&service.external_ips))),
-            Box::new(joined(service.ports.iter().map(|port| match port.node_port {
-                Some(node_port) => format!("{}:{node_port}/{}", port.port, port.protocol),
-                None => format!("{}/{}", port.port, port.protocol),
-            }))),
+            Box::new(joined(
+                service.cluster_ips.iter().chain(&service.external_ips),
+            )),
+            Box::new(joined(service.ports.iter().map(
+                |port| match port.node_port {
+                    Some(node_port) => format!("{}:{node_port}/{}", port.port, port.protocol),
+                    None => format!("{}/{}", port.port, port.protocol),
+                },
+            ))),
         ];
         if counts {
             let of = attempts.get(&service.id);
-            let class = if of.is_none_or(|of| of.refused == 0) { "" } else { "warn" };
+            let class = if of.is_none_or(|of| of.refused == 0) {
+                ""
+            } else {
+                "warn"
+            };
             let refused = of.map_or_else(|| "0".to_owned(), |of| refused(&of.refused_by));
             row.insert(2, Box::new(of.map_or(0, |of| of.connections)));
             row.insert(3, Box::new(colored(&refused, class)));
         }
         row
     };
-    let shown: Vec<Row> = content.services.iter().take(MAX_SERVICES).map(row).collect();
+    let shown: Vec<Row> = content
+        .services
+        .iter()
+        .take(MAX_SERVICES)
+        .map(row)
+        .collect();
     page.table(&header, &shown);
     let more = content.services.len().saturating_sub(MAX_SERVICES);
     if more > 0 {
-        page.paragraph(&format!("And {more} more: /services, or `contiv services -A`."));
+        page.paragraph(&format!(
+            "And {more} more: /services, or `contiv services -A`."
+        ));
     }
 }
 
@@ -224,24 +300,33 @@ pub(super) fn unserved(unserved: &[UnservedService], page: &mut Page) {
         return;
     }
     page.heading("Not served");
-    let (without_address, by_design): (Vec<_>, Vec<_>) =
-        unserved.iter().partition(|service| service.not_served == NotServed::NoAddress);
+    let (without_address, by_design): (Vec<_>, Vec<_>) = unserved
+        .iter()
+        .partition(|service| service.not_served == NotServed::NoAddress);
     let table = |services: &[&UnservedService], page: &mut Page| {
         let row = |service: &&UnservedService| -> Row {
-            vec![Box::new(service.id.to_string()), Box::new(service.not_served.to_string())]
+            vec![
+                Box::new(service.id.to_string()),
+                Box::new(service.not_served.to_string()),
+            ]
         };
         let rows: Vec<Row> = services.iter().take(MAX_SERVICES).map(row).collect();
         page.table(&["service", "why"], &rows);
         let more = services.len().saturating_sub(MAX_SERVICES);
         if more > 0 {
-            page.paragraph(&format!("And {more} more: /services?all=true, or `contiv services -A --all`."));
+            page.paragraph(&format!(
+                "And {more} more: /services?all=true, or `contiv services -A --all`."
+            ));
         }
     };
     if !without_address.is_empty() {
         table(&without_address, page);
     }
     if !by_design.is_empty() {
-        let summary = format!("headless, aliases, or left to another proxy: {}", by_design.len());
+        let summary = format!(
+            "headless, aliases, or left to another proxy: {}",
+            by_design.len()
+        );
         page.raw(&format!("<details><summary>{summary}</summary>\n"));
         table(&by_design, page);
         page.raw("</details>\n");
@@ -250,13 +335,23 @@ pub(super) fn unserved(unserved: &[UnservedService], page: &mut Page) {
 
 /// How many attempts to connect were refused, by reason.
 fn refused(by_reason: &BTreeMap<RefusalReason, u64>) -> String {
-    let reasons = by_reason.iter().map(|(reason, count)| format!("{count} {}", reason.name()));
-    if by_reason.is_empty() { "0".to_owned() } else { reasons.collect::<Vec<_>>().join(", ") }
+    let reasons = by_reason
+        .iter()
+        .map(|(reason, count)| format!("{count} {}", reason.name()));
+    if by_reason.is_empty() {
+        "0".to_owned()
+    } else {
+        reasons.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// The number of backends, and a list of them.
 fn backends(service: &ContivService) -> Raw {
-    let backends: Vec<_> = service.ports.iter().flat_map(|port| &port.backends).collect();
+    let backends: Vec<_> = service
+        .ports
+        .iter()
+        .flat_map(|port| &port.backends)
+        .collect();
     if backends.is_empty() {
         return colored("none", "bad");
     }
@@ -268,13 +363,26 @@ fn backends(service: &ContivService) -> Raw {
         let place = if backend.local { ", on this node" } else { "" };
         format!("{}{place}{state}", backend.endpoint())
     };
-    let lines = backends.iter().map(|backend| escape(&line(backend))).collect::<Vec<_>>().join("<br>");
-    Raw(format!("<details><summary>{}</summary>{lines}</details>", backends.len()))
+    let lines = backends
+        .iter()
+        .map(|backend| escape(&line(backend)))
+        .collect::<Vec<_>>()
+        .join("<br>");
+    Raw(format!(
+        "<details><summary>{}</summary>{lines}</details>",
+        backends.len()
+    ))
 }
 
 /// The field, and its problem.
 fn problem_text(entry: &Quarantined) -> String {
-    entry.field.iter().chain([&entry.reason]).map(String::as_str).collect::<Vec<_>>().join(": ")
+    entry
+        .field
+        .iter()
+        .chain([&entry.reason])
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 pub(super) fn trace_form(page: &mut Page) {
@@ -295,33 +403,64 @@ pub(super) fn events(history: &[Record], page: &mut Page) {
         vec![
             Box::new(record.seq_num),
             Box::new(colored(
-                &record.start.to_zoned(TimeZone::system()).strftime("%F %T%.3f").to_string(),
+                &record
+                    .start
+                    .to_zoned(TimeZone::system())
+                    .strftime("%F %T%.3f")
+                    .to_string(),
                 "time",
             )),
             Box::new(record.kind),
             Box::new(format!("{:.2}\u{a0}ms", record.duration_ms)),
-            Box::new(if record.changed == 0 { String::new() } else { record.changed.to_string() }),
+            Box::new(if record.changed == 0 {
+                String::new()
+            } else {
+                record.changed.to_string()
+            }),
             Box::new(outcomes(record)),
             Box::new(record.description.clone()),
         ]
     };
     let rows: Vec<Row> = history.iter().rev().take(MAX_EVENTS).map(row).collect();
-    page.table(&["event", "time", "kind", "took", "changed", "renderers", "what"], &rows);
+    page.table(
+        &[
+            "event",
+            "time",
+            "kind",
+            "took",
+            "changed",
+            "renderers",
+            "what",
+        ],
+        &rows,
+    );
 }
 
 fn outcomes(record: &Record) -> Raw {
     let outcome = |(name, outcome): (&std::sync::Arc<str>, &Outcome)| {
         let (text, class) = match outcome {
             Outcome::Pending => ("pending".to_owned(), "warn"),
-            Outcome::Applied { sent_after_ms: Some(after), .. } => (format!("+{after:.2}\u{a0}ms"), "good"),
+            Outcome::Applied {
+                sent_after_ms: Some(after),
+                ..
+            } => (format!("+{after:.2}\u{a0}ms"), "good"),
             Outcome::Applied { duration_ms, .. } => (format!("{duration_ms:.2}\u{a0}ms"), "good"),
             Outcome::Failed { error, .. } => (format!("failed: {error}"), "bad"),
         };
         // Short results stay on one line.
-        let between = if matches!(outcome, Outcome::Failed { .. }) { ' ' } else { '\u{a0}' };
+        let between = if matches!(outcome, Outcome::Failed { .. }) {
+            ' '
+        } else {
+            '\u{a0}'
+        };
         colored(&format!("{name}{between}{text}"), class).0
     };
-    Raw(record.renderers.iter().map(outcome).collect::<Vec<_>>().join("<br>"))
+    Raw(record
+        .renderers
+        .iter()
+        .map(outcome)
+        .collect::<Vec<_>>()
+        .join("<br>"))
 }
 
 pub(super) fn endpoints(page: &mut Page) {
@@ -339,5 +478,8 @@ pub(super) fn endpoints(page: &mut Page) {
 }
 
 fn joined<T: ToString>(items: impl Iterator<Item = T>) -> String {
-    items.map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+    items
+        .map(|item| item.to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }

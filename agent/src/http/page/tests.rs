@@ -6,7 +6,12 @@ use crate::{
 #[tokio::test]
 async fn page_shows_the_state_without_script() {
     let harness = ready(vec![]).await;
-    harness.deliver(batch(8, vec![put(bad_service("db")), put(service("idle", 9))])).await;
+    harness
+        .deliver(batch(
+            8,
+            vec![put(bad_service("db")), put(service("idle", 9))],
+        ))
+        .await;
     harness.history(|records| records.len() == 2).await;
     let (status, page) = request(&harness, LOOPBACK, "GET", "/").await;
     assert_eq!(status, 200);
@@ -55,6 +60,13 @@ async fn page_of_a_healthy_agent_is_green() {
 #[test]
 fn stored_text_never_becomes_markup() {
     let hostile = "<script>alert('1')</script>\"&";
-    assert_eq!(super::escape(hostile), "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;");
-    assert_eq!(super::html::colored(hostile, "bad").0.matches('<').count(), 2, "our own tag, and its end");
+    assert_eq!(
+        super::escape(hostile),
+        "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;"
+    );
+    assert_eq!(
+        super::html::colored(hostile, "bad").0.matches('<').count(),
+        2,
+        "our own tag, and its end"
+    );
 }

@@ -10,7 +10,10 @@ async fn pod_is_attached_seen_and_detached() {
     let harness = ready(vec![]).await;
     let (status, body) = request(&harness, LOOPBACK, "POST", "/pods?wait=5s").await;
     assert_eq!(status, StatusCode::OK, "{body}");
-    assert_eq!(ok(&harness, "/pods").await, json!([{ "pod": "default/pod", "interface": "veth1" }]));
+    assert_eq!(
+        ok(&harness, "/pods").await,
+        json!([{ "pod": "default/pod", "interface": "veth1" }])
+    );
     let (status, body) = request(&harness, LOOPBACK, "DELETE", "/pods/default/pod").await;
     assert_eq!(status, StatusCode::OK, "{body}");
     assert_eq!(ok(&harness, "/pods").await, json!([]));
@@ -28,7 +31,10 @@ async fn failed_attachment_names_the_renderer_and_the_reason() {
     renderer.set(Mode::Fail);
     let (status, body) = request(&harness, LOOPBACK, "POST", "/pods?wait=20s").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(body.contains("renderer test failed") && body.contains("failure injected by the test"), "{body}");
+    assert!(
+        body.contains("renderer test failed") && body.contains("failure injected by the test"),
+        "{body}"
+    );
     assert_eq!(ok(&harness, "/pods").await, json!([]), "it was taken back");
 }
 
@@ -49,13 +55,23 @@ async fn pod_changes_need_loopback_and_a_valid_wait() {
 #[tokio::test]
 async fn interface_that_cannot_be_a_pods_is_refused() {
     let harness = ready(vec![]).await;
-    let uplink = LocalInterface { is_physical: true, ..LocalInterface::default() };
+    let uplink = LocalInterface {
+        is_physical: true,
+        ..LocalInterface::default()
+    };
     let interfaces = [(InterfaceName::new("veth1"), uplink)].into();
-    harness.requests.send(Request::Input(Input::LocalInterfaces(interfaces))).await.unwrap();
+    harness
+        .requests
+        .send(Request::Input(Input::LocalInterfaces(interfaces)))
+        .await
+        .unwrap();
     for (kind, reason) in [
         (InterfaceKind::Missing, "this node has no interface veth1"),
         (InterfaceKind::Loopback, "veth1 is the loopback interface"),
-        (InterfaceKind::Other, "veth1 leads to the external network (external-interfaces)"),
+        (
+            InterfaceKind::Other,
+            "veth1 leads to the external network (external-interfaces)",
+        ),
     ] {
         let api = harness.api().with_interfaces(match kind {
             InterfaceKind::Missing => |_| InterfaceKind::Missing,
@@ -65,7 +81,10 @@ async fn interface_that_cannot_be_a_pods_is_refused() {
         for path in ["/pods", "/pods?wait=5s"] {
             let (status, body) = request_of(api.clone(), LOOPBACK, "POST", path).await;
             assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
-            assert!(body.contains(reason) && body.contains("such as a veth"), "{body}");
+            assert!(
+                body.contains(reason) && body.contains("such as a veth"),
+                "{body}"
+            );
         }
     }
     assert_eq!(ok(&harness, "/pods").await, json!([]));

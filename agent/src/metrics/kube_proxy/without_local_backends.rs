@@ -26,20 +26,32 @@ impl WithoutLocalBackends {
         let mut counts = Self::default();
         for service in services {
             let is_local = |policy| policy == TrafficPolicy::Local;
-            let (internal, external) = (is_local(service.internal_policy), is_local(service.external_policy));
+            let (internal, external) = (
+                is_local(service.internal_policy),
+                is_local(service.external_policy),
+            );
             if !internal && !external {
                 continue;
             }
             for port in &service.ports {
                 for ipv4 in [true, false] {
-                    let is_of_family = service.cluster_ips.iter().any(|address| address.is_ipv4() == ipv4);
+                    let is_of_family = service
+                        .cluster_ips
+                        .iter()
+                        .any(|address| address.is_ipv4() == ipv4);
                     let missing = usize::from(is_of_family && lacks_local(port, ipv4));
-                    for counts in
-                        [internal.then_some(&mut counts.internal), external.then_some(&mut counts.external)]
-                            .into_iter()
-                            .flatten()
+                    for counts in [
+                        internal.then_some(&mut counts.internal),
+                        external.then_some(&mut counts.external),
+                    ]
+                    .into_iter()
+                    .flatten()
                     {
-                        *(if ipv4 { &mut counts.ipv4 } else { &mut counts.ipv6 }) += missing;
+                        *(if ipv4 {
+                            &mut counts.ipv4
+                        } else {
+                            &mut counts.ipv6
+                        }) += missing;
                     }
                 }
             }
@@ -50,9 +62,16 @@ impl WithoutLocalBackends {
 
 /// Whether a port has backends of this family, and none on this node.
 fn lacks_local(port: &ServicePort, ipv4: bool) -> bool {
-    let mut of_family = port.backends.iter().filter(|backend| backend.address.is_ipv4() == ipv4).peekable();
+    let mut of_family = port
+        .backends
+        .iter()
+        .filter(|backend| backend.address.is_ipv4() == ipv4)
+        .peekable();
     of_family.peek().is_some()
-        && !port.local_backends().iter().any(|backend| backend.address.is_ipv4() == ipv4)
+        && !port
+            .local_backends()
+            .iter()
+            .any(|backend| backend.address.is_ipv4() == ipv4)
 }
 
 #[cfg(test)]
@@ -82,7 +101,10 @@ mod tests {
         ContivService {
             internal_policy: policies[0],
             external_policy: policies[1],
-            cluster_ips: cluster_ips.iter().map(|address| address.parse().unwrap()).collect(),
+            cluster_ips: cluster_ips
+                .iter()
+                .map(|address| address.parse().unwrap())
+                .collect(),
             ports: vec![port],
             ..ContivService::new(ServiceId::new("default", "web"))
         }
@@ -96,13 +118,24 @@ mod tests {
         for (service, expected) in [
             (service([Cluster, Cluster], &both, &remote), [0, 0, 0, 0]),
             (service([Local, Cluster], &both, &remote), [1, 1, 0, 0]),
-            (service([Cluster, Local], &both, &[("10.1.0.1", true), ("fd01::1", false)]), [0, 0, 0, 1]),
+            (
+                service(
+                    [Cluster, Local],
+                    &both,
+                    &[("10.1.0.1", true), ("fd01::1", false)],
+                ),
+                [0, 0, 0, 1],
+            ),
             (service([Local, Local], &both[..1], &remote), [1, 0, 1, 0]),
             (service([Local, Local], &both, &[]), [0, 0, 0, 0]),
         ] {
             let WithoutLocalBackends { internal, external } =
                 WithoutLocalBackends::of([&service].into_iter());
-            assert_eq!([internal.ipv4, internal.ipv6, external.ipv4, external.ipv6], expected, "{service:?}");
+            assert_eq!(
+                [internal.ipv4, internal.ipv6, external.ipv4, external.ipv6],
+                expected,
+                "{service:?}"
+            );
         }
     }
 }

@@ -33,10 +33,21 @@ struct AwaitedReport {
 
 impl CarrierReassignment {
     /// Starts with all services before any work for renderers; the first snapshot is this event.
-    pub(super) fn begin<'a>(&mut self, all: impl Iterator<Item = &'a Arc<ContivService>>, event: u64) {
-        let is_routed = |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
+    pub(super) fn begin<'a>(
+        &mut self,
+        all: impl Iterator<Item = &'a Arc<ContivService>>,
+        event: u64,
+    ) {
+        let is_routed =
+            |service: &&Arc<ContivService>| service.assignment.addresses == Carrier::Route;
         let awaited = |service: &Arc<ContivService>| {
-            (service.id.clone(), AwaitedReport { event, is_unconfirmed: true })
+            (
+                service.id.clone(),
+                AwaitedReport {
+                    event,
+                    is_unconfirmed: true,
+                },
+            )
         };
         self.awaited = all.filter(is_routed).map(awaited).collect();
     }
@@ -50,9 +61,10 @@ impl CarrierReassignment {
             match &mut change.new {
                 Some(new) if new.assignment.addresses == Carrier::Route => {
                     if !self.carried.contains(id) {
-                        self.awaited
-                            .entry(id.clone())
-                            .or_insert(AwaitedReport { event, is_unconfirmed: false });
+                        self.awaited.entry(id.clone()).or_insert(AwaitedReport {
+                            event,
+                            is_unconfirmed: false,
+                        });
                     }
                     self.set_carrier(new);
                 }
@@ -66,9 +78,14 @@ impl CarrierReassignment {
 
     /// Handles a report of the renderer `route` on all events up to this one. Returns the services whose carrier changes.
     pub(super) fn reassign(&mut self, last: u64, rejected: &[Rejected]) -> BTreeSet<ServiceId> {
-        let left = rejected.iter().filter(|rejected| rejected.active_state == LEFT_TO_NFTABLES);
+        let left = rejected
+            .iter()
+            .filter(|rejected| rejected.active_state == LEFT_TO_NFTABLES);
         let left: BTreeSet<&ServiceId> = left.map(|rejected| &rejected.service).collect();
-        let back: Vec<ServiceId> = left.iter().filter_map(|id| self.carried.take(*id)).collect();
+        let back: Vec<ServiceId> = left
+            .iter()
+            .filter_map(|id| self.carried.take(*id))
+            .collect();
         let is_done = |(id, awaited): (&ServiceId, &AwaitedReport)| {
             (awaited.event <= last && !left.contains(id)).then(|| id.clone())
         };
@@ -78,11 +95,21 @@ impl CarrierReassignment {
         }
         // Routes cannot carry these now, whatever carried them before.
         let mut is_refused = |id: &ServiceId| {
-            self.awaited.get_mut(id).is_some_and(|awaited| std::mem::take(&mut awaited.is_unconfirmed))
+            self.awaited
+                .get_mut(id)
+                .is_some_and(|awaited| std::mem::take(&mut awaited.is_unconfirmed))
         };
-        let refused: Vec<ServiceId> = left.into_iter().filter(|id| is_refused(id)).cloned().collect();
-        let awaited = AwaitedReport { event: last, is_unconfirmed: false };
-        self.awaited.extend(back.iter().map(|id| (id.clone(), awaited)));
+        let refused: Vec<ServiceId> = left
+            .into_iter()
+            .filter(|id| is_refused(id))
+            .cloned()
+            .collect();
+        let awaited = AwaitedReport {
+            event: last,
+            is_unconfirmed: false,
+        };
+        self.awaited
+            .extend(back.iter().map(|id| (id.clone(), awaited)));
         self.carried.extend(over.iter().cloned());
         over.into_iter().chain(back).chain(refused).collect()
     }
@@ -99,7 +126,10 @@ impl CarrierReassignment {
         } else {
             (Carrier::Route, Carrier::NftablesUntilRoute)
         };
-        ServiceChange { old: of(old), new: of(new) }
+        ServiceChange {
+            old: of(old),
+            new: of(new),
+        }
     }
 
     /// Sets the renderer that really carries a service.
@@ -107,8 +137,11 @@ impl CarrierReassignment {
         if let Some(awaited) = self.awaited.get(&service.id)
             && service.assignment.addresses == Carrier::Route
         {
-            Arc::make_mut(service).assignment.addresses =
-                if awaited.is_unconfirmed { Carrier::AsBefore } else { Carrier::NftablesUntilRoute };
+            Arc::make_mut(service).assignment.addresses = if awaited.is_unconfirmed {
+                Carrier::AsBefore
+            } else {
+                Carrier::NftablesUntilRoute
+            };
         }
     }
 
@@ -140,9 +173,15 @@ mod tests {
         new: Option<Carrier>,
         event: u64,
     ) -> (Option<Carrier>, Option<Carrier>) {
-        let change = ServiceChange { old: old.map(service), new: new.map(service) };
+        let change = ServiceChange {
+            old: old.map(service),
+            new: new.map(service),
+        };
         let id = ServiceId::new("default", "web");
-        let mut changes = ChangeSet { services: [(id.clone(), change)].into(), ..ChangeSet::default() };
+        let mut changes = ChangeSet {
+            services: [(id.clone(), change)].into(),
+            ..ChangeSet::default()
+        };
         carriers.set_carriers_of_changes(&mut changes, event);
         let carrier = |service: &Option<Arc<ContivService>>| {
             service.as_ref().map(|service| service.assignment.addresses)
@@ -153,7 +192,11 @@ mod tests {
 
     fn rejected() -> [Rejected; 1] {
         let service = ServiceId::new("default", "web");
-        [Rejected { service, reason: String::new(), active_state: LEFT_TO_NFTABLES }]
+        [Rejected {
+            service,
+            reason: String::new(),
+            active_state: LEFT_TO_NFTABLES,
+        }]
     }
 
     #[test]
@@ -162,14 +205,23 @@ mod tests {
         let mut carriers = CarrierReassignment::default();
         let first = apply(&mut carriers, Some(Nftables), Some(Route), 7);
         assert_eq!(first, (Some(Nftables), Some(NftablesUntilRoute)));
-        assert!(carriers.reassign(6, &[]).is_empty(), "a report on earlier events");
+        assert!(
+            carriers.reassign(6, &[]).is_empty(),
+            "a report on earlier events"
+        );
         let again = apply(&mut carriers, Some(Route), Some(Route), 8);
         assert_eq!(again, (Some(NftablesUntilRoute), Some(NftablesUntilRoute)));
         assert_eq!(carriers.reassign(7, &[]).len(), 1);
         let change = carriers.change(&service(Route));
         assert_eq!(change.new, Some(service(Route)));
-        assert_eq!(apply(&mut carriers, Some(Route), Some(Route), 9), (Some(Route), Some(Route)));
-        assert_eq!(apply(&mut carriers, Some(Route), Some(Nftables), 10), (Some(Route), Some(Nftables)));
+        assert_eq!(
+            apply(&mut carriers, Some(Route), Some(Route), 9),
+            (Some(Route), Some(Route))
+        );
+        assert_eq!(
+            apply(&mut carriers, Some(Route), Some(Nftables), 10),
+            (Some(Route), Some(Nftables))
+        );
         let anew = apply(&mut carriers, Some(Nftables), Some(Route), 11);
         assert_eq!(anew.1, Some(NftablesUntilRoute), "from the beginning");
     }
@@ -178,9 +230,14 @@ mod tests {
     fn start_keeps_carriers_until_routes_are_reported_or_refused() {
         use Carrier::{AsBefore, NftablesUntilRoute, Route};
         let id = ServiceId::new("default", "web");
-        let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
+        let snapshot = Snapshot {
+            services: [(id.clone(), service(Route))].into(),
+            ..Snapshot::default()
+        };
         let carrier = |carriers: &CarrierReassignment| {
-            carriers.with_carriers(snapshot.clone()).services[&id].assignment.addresses
+            carriers.with_carriers(snapshot.clone()).services[&id]
+                .assignment
+                .addresses
         };
         for (rejected, expected) in [(&[][..], Route), (&rejected()[..], NftablesUntilRoute)] {
             let mut carriers = CarrierReassignment::default();
@@ -199,14 +256,27 @@ mod tests {
         apply(&mut carriers, None, Some(Route), 1);
         assert!(carriers.reassign(1, &rejected()).is_empty());
         assert_eq!(carriers.reassign(2, &[]).len(), 1, "now they are there");
-        assert_eq!(carriers.reassign(3, &rejected()).len(), 1, "now they are not");
+        assert_eq!(
+            carriers.reassign(3, &rejected()).len(),
+            1,
+            "now they are not"
+        );
         let change = carriers.change(&service(Route));
         assert_eq!(change.new, Some(service(NftablesUntilRoute)));
         let id = ServiceId::new("default", "web");
-        let snapshot = Snapshot { services: [(id.clone(), service(Route))].into(), ..Snapshot::default() };
-        assert_eq!(carriers.with_carriers(snapshot.clone()).services[&id], service(NftablesUntilRoute));
+        let snapshot = Snapshot {
+            services: [(id.clone(), service(Route))].into(),
+            ..Snapshot::default()
+        };
+        assert_eq!(
+            carriers.with_carriers(snapshot.clone()).services[&id],
+            service(NftablesUntilRoute)
+        );
         assert_eq!(carriers.reassign(4, &[]).len(), 1);
-        assert_eq!(carriers.with_carriers(snapshot).services[&id], service(Route));
+        assert_eq!(
+            carriers.with_carriers(snapshot).services[&id],
+            service(Route)
+        );
     }
     #[test]
     fn service_back_at_nftables_or_deleted_is_not_awaited() {
@@ -214,10 +284,22 @@ mod tests {
         for back in [Some(Nftables), None] {
             let mut carriers = CarrierReassignment::default();
             apply(&mut carriers, Some(Nftables), Some(Route), 7);
-            assert_eq!(apply(&mut carriers, Some(Route), back, 8), (Some(NftablesUntilRoute), back));
-            assert!(carriers.reassign(8, &[]).is_empty(), "its routes mean nothing now");
-            assert_eq!(apply(&mut carriers, back, Some(Route), 9).1, Some(NftablesUntilRoute));
-            assert!(carriers.reassign(8, &[]).is_empty(), "a report on earlier events");
+            assert_eq!(
+                apply(&mut carriers, Some(Route), back, 8),
+                (Some(NftablesUntilRoute), back)
+            );
+            assert!(
+                carriers.reassign(8, &[]).is_empty(),
+                "its routes mean nothing now"
+            );
+            assert_eq!(
+                apply(&mut carriers, back, Some(Route), 9).1,
+                Some(NftablesUntilRoute)
+            );
+            assert!(
+                carriers.reassign(8, &[]).is_empty(),
+                "a report on earlier events"
+            );
             assert_eq!(carriers.reassign(9, &[]).len(), 1);
         }
     }
@@ -231,11 +313,24 @@ mod tests {
         apply(&mut carriers, Some(Nftables), Some(Route), 9);
         // The report on the first two events: the routes were added and removed.
         assert!(carriers.reassign(8, &[]).is_empty());
-        assert_eq!(apply(&mut carriers, Some(Route), Some(Route), 10).1, Some(NftablesUntilRoute));
+        assert_eq!(
+            apply(&mut carriers, Some(Route), Some(Route), 10).1,
+            Some(NftablesUntilRoute)
+        );
         assert_eq!(carriers.reassign(9, &[]).len(), 1);
-        assert_eq!(carriers.reassign(10, &rejected()).len(), 1, "later its routes are refused");
-        assert_eq!(apply(&mut carriers, Some(Route), Some(Nftables), 11).0, Some(NftablesUntilRoute));
-        assert!(carriers.reassign(11, &rejected()).is_empty(), "it is no longer theirs");
+        assert_eq!(
+            carriers.reassign(10, &rejected()).len(),
+            1,
+            "later its routes are refused"
+        );
+        assert_eq!(
+            apply(&mut carriers, Some(Route), Some(Nftables), 11).0,
+            Some(NftablesUntilRoute)
+        );
+        assert!(
+            carriers.reassign(11, &rejected()).is_empty(),
+            "it is no longer theirs"
+        );
     }
 
     #[test]
@@ -243,8 +338,14 @@ mod tests {
         use Carrier::{AsBefore, Nftables, NftablesUntilRoute, Route};
         let mut carriers = CarrierReassignment::default();
         carriers.begin([service(Route)].iter(), 1);
-        assert_eq!(apply(&mut carriers, Some(Route), Some(Nftables), 2), (Some(AsBefore), Some(Nftables)));
+        assert_eq!(
+            apply(&mut carriers, Some(Route), Some(Nftables), 2),
+            (Some(AsBefore), Some(Nftables))
+        );
         assert!(carriers.reassign(2, &[]).is_empty());
-        assert_eq!(apply(&mut carriers, Some(Nftables), Some(Route), 3).1, Some(NftablesUntilRoute));
+        assert_eq!(
+            apply(&mut carriers, Some(Nftables), Some(Route), 3).1,
+            Some(NftablesUntilRoute)
+        );
     }
 }

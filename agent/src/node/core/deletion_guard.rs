@@ -20,7 +20,11 @@ use crate::node::message::Now;
 /// Fewer deletions are never too many: small clusters lose most of their services at times.
 pub(super) const MIN_DELETIONS: usize = 10;
 /// The counted types. When too many of one of them are deleted, all deletions with them are held.
-const GUARDED: [ObjectKind; 3] = [ObjectKind::Service, ObjectKind::Endpoints, ObjectKind::EndpointSlice];
+const GUARDED: [ObjectKind; 3] = [
+    ObjectKind::Service,
+    ObjectKind::Endpoints,
+    ObjectKind::EndpointSlice,
+];
 
 /// When deletions are held, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +67,11 @@ pub(super) enum DeletionDecision {
 
 impl DeletionGuard {
     pub(super) const fn new(config: GuardConfig) -> Self {
-        Self { config, held: None, is_confirmed: false }
+        Self {
+            config,
+            held: None,
+            is_confirmed: false,
+        }
     }
 
     pub(super) fn held(&self) -> Option<&HeldDeletions> {
@@ -72,7 +80,10 @@ impl DeletionGuard {
 
     /// When held deletions are applied without confirmation.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.held.as_ref().filter(|_| !self.is_confirmed).map(|(_, until)| *until)
+        self.held
+            .as_ref()
+            .filter(|_| !self.is_confirmed)
+            .map(|(_, until)| *until)
     }
 
     /// Lets the next list be applied in any case. False if nothing is held.
@@ -93,11 +104,13 @@ impl DeletionGuard {
             list.objects.iter().map(contiv_model::Object::key).collect()
         });
         let gone_of = |kind| {
-            let is_gone = |key: &ObjectKey| !listed.contains(key) && !list.undecodable.contains(key);
+            let is_gone =
+                |key: &ObjectKey| !listed.contains(key) && !list.undecodable.contains(key);
             processor.keys(kind).filter(is_gone).collect::<Vec<_>>()
         };
-        let is_mass =
-            GUARDED.iter().any(|kind| self.is_mass_deletion(gone_of(*kind).len(), processor.count(*kind)));
+        let is_mass = GUARDED
+            .iter()
+            .any(|kind| self.is_mass_deletion(gone_of(*kind).len(), processor.count(*kind)));
         if std::mem::take(&mut self.is_confirmed) || !is_mass {
             self.held = None;
             return DeletionDecision::Pass;
@@ -118,8 +131,9 @@ impl DeletionGuard {
     ) -> DeletionDecision {
         let gone = gone_after(events);
         let of_kind = |kind| gone.iter().filter(|key| key.kind() == kind).count();
-        let is_mass =
-            GUARDED.iter().any(|kind| self.is_mass_deletion(of_kind(*kind), processor.count(*kind)));
+        let is_mass = GUARDED
+            .iter()
+            .any(|kind| self.is_mass_deletion(of_kind(*kind), processor.count(*kind)));
         let count = gone.len();
         if count == 0 || self.held.is_none() && !is_mass {
             return DeletionDecision::Pass;
@@ -133,13 +147,24 @@ impl DeletionGuard {
             return DeletionDecision::StillHeld;
         }
         let since = now.time;
-        let until = since.checked_add(self.config.wait).unwrap_or(Timestamp::MAX);
-        self.held = Some((HeldDeletions { since, until, objects }, now.instant + self.config.wait));
+        let until = since
+            .checked_add(self.config.wait)
+            .unwrap_or(Timestamp::MAX);
+        self.held = Some((
+            HeldDeletions {
+                since,
+                until,
+                objects,
+            },
+            now.instant + self.config.wait,
+        ));
         DeletionDecision::HeldNow
     }
 
     const fn is_mass_deletion(&self, gone: usize, known: usize) -> bool {
-        self.config.percent > 0 && gone >= MIN_DELETIONS && gone * 100 > known * self.config.percent as usize
+        self.config.percent > 0
+            && gone >= MIN_DELETIONS
+            && gone * 100 > known * self.config.percent as usize
     }
 }
 

@@ -17,9 +17,16 @@ pub(super) fn changes(events: &[Event], bad: usize) -> String {
         _ => None,
     };
     let bad = (bad > 0).then(|| format!("{bad} that cannot be used"));
-    let named = list(events.iter().filter_map(name), events.len().saturating_sub(MAX_NAMED));
+    let named = list(
+        events.iter().filter_map(name),
+        events.len().saturating_sub(MAX_NAMED),
+    );
     let parts: Vec<String> = named.into_iter().chain(bad).collect();
-    if parts.is_empty() { "no relevant object".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() {
+        "no relevant object".to_owned()
+    } else {
+        parts.join(", ")
+    }
 }
 
 /// Describes unreadable objects: a single one with its reason, several by the first places.
@@ -35,7 +42,11 @@ pub(super) fn problems(problems: &[Problem]) -> String {
             let mut names: Vec<String> = all.iter().map(name).collect();
             names.dedup();
             let more = names.len().saturating_sub(MAX_NAMED);
-            format!("{} problems with manifests or objects: {}", all.len(), list(names, more).join(", "))
+            format!(
+                "{} problems with manifests or objects: {}",
+                all.len(),
+                list(names, more).join(", ")
+            )
         }
     }
 }
@@ -47,6 +58,11 @@ pub(super) fn drift(drift: &BTreeSet<Drift>) -> String {
 
 /// The first names, and how many more there are.
 fn list(names: impl IntoIterator<Item = impl Display>, more: usize) -> Vec<String> {
-    let first = names.into_iter().take(MAX_NAMED).map(|name| name.to_string());
-    first.chain((more > 0).then(|| format!("{more} more"))).collect()
+    let first = names
+        .into_iter()
+        .take(MAX_NAMED)
+        .map(|name| name.to_string());
+    first
+        .chain((more > 0).then(|| format!("{more} more")))
+        .collect()
 }

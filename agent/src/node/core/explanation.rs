@@ -90,19 +90,55 @@ pub enum Caveat {
 impl Caveat {
     /// An entry of the quarantine.
     pub(super) fn quarantined(entry: Quarantined) -> Self {
-        let Quarantined { source, object, field, reason, since, active_state } = entry;
-        let Some(object) = object else { return Self::Unreadable { source, since, reason } };
+        let Quarantined {
+            source,
+            object,
+            field,
+            reason,
+            since,
+            active_state,
+        } = entry;
+        let Some(object) = object else {
+            return Self::Unreadable {
+                source,
+                since,
+                reason,
+            };
+        };
         // Reasons of values begin with their object.
-        let reason = reason.strip_prefix(&format!("{object}: ")).unwrap_or(&reason);
-        let reason = field.as_deref().into_iter().chain([reason]).collect::<Vec<_>>().join(": ");
-        Self::Quarantined { object, since, reason, active_state: active_state.map(str::to_owned) }
+        let reason = reason
+            .strip_prefix(&format!("{object}: "))
+            .unwrap_or(&reason);
+        let reason = field
+            .as_deref()
+            .into_iter()
+            .chain([reason])
+            .collect::<Vec<_>>()
+            .join(": ");
+        Self::Quarantined {
+            object,
+            since,
+            reason,
+            active_state: active_state.map(str::to_owned),
+        }
     }
 }
 
 impl fmt::Display for FormerDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { frontend: FormerFrontend { frontend, service, until }, now } = self;
-        write!(f, "{frontend} was {service} until {until:.0}; that service ")?;
+        let Self {
+            frontend:
+                FormerFrontend {
+                    frontend,
+                    service,
+                    until,
+                },
+            now,
+        } = self;
+        write!(
+            f,
+            "{frontend} was {service} until {until:.0}; that service "
+        )?;
         match now.as_deref() {
             None => f.write_str("is not served any more"),
             Some([]) => f.write_str("has no address now"),
@@ -120,7 +156,11 @@ impl fmt::Display for FormerDestination {
 impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::StoreDown { since, reason, revision } => write!(
+            Self::StoreDown {
+                since,
+                reason,
+                revision,
+            } => write!(
                 f,
                 "the store is down since {since:.0}: {reason}; this is its state at revision {revision}"
             ),
@@ -132,19 +172,36 @@ impl fmt::Display for Caveat {
                 f,
                 "{objects} deletions of the store are held, and their objects still in use; see `contiv confirm-deletions`"
             ),
-            Self::Quarantined { object, since, reason, active_state } => {
+            Self::Quarantined {
+                object,
+                since,
+                reason,
+                active_state,
+            } => {
                 write!(f, "{object} is in quarantine since {since:.0}: {reason}")?;
                 match active_state.as_deref() {
-                    Some(state @ ("nothing" | "the rest")) => write!(f, "; {state} of it is in use"),
+                    Some(state @ ("nothing" | "the rest")) => {
+                        write!(f, "; {state} of it is in use")
+                    }
                     Some(_) => f.write_str("; its last good state is in use"),
                     None => Ok(()),
                 }
             }
-            Self::Unreadable { source, since, reason } => {
-                write!(f, "what {source} holds may be missing or outdated here, since {since:.0}: {reason}")
+            Self::Unreadable {
+                source,
+                since,
+                reason,
+            } => {
+                write!(
+                    f,
+                    "what {source} holds may be missing or outdated here, since {since:.0}: {reason}"
+                )
             }
             Self::RendererFailing { renderer, error } => {
-                write!(f, "the renderer {renderer} fails, so the dataplane may differ: {error}")
+                write!(
+                    f,
+                    "the renderer {renderer} fails, so the dataplane may differ: {error}"
+                )
             }
             Self::ForwardingOff(off) => off.fmt(f),
         }
@@ -154,9 +211,17 @@ impl fmt::Display for Caveat {
 /// As of a trace: a label and a sentence on each line.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { trace, former, caveats } = self;
+        let Self {
+            trace,
+            former,
+            caveats,
+        } = self;
         write!(f, "{trace}")?;
-        former.iter().try_for_each(|former| writeln!(f, "why       {former}"))?;
-        caveats.iter().try_for_each(|caveat| writeln!(f, "state     {caveat}"))
+        former
+            .iter()
+            .try_for_each(|former| writeln!(f, "why       {former}"))?;
+        caveats
+            .iter()
+            .try_for_each(|caveat| writeln!(f, "state     {caveat}"))
     }
 }

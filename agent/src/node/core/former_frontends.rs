@@ -28,15 +28,31 @@ pub(super) struct FormerFrontends {
 
 impl FormerFrontends {
     /// Remembers the frontends that these changes remove.
-    pub(super) fn update(&mut self, changes: &BTreeMap<ServiceId, ServiceChange>, until: Timestamp) {
+    pub(super) fn update(
+        &mut self,
+        changes: &BTreeMap<ServiceId, ServiceChange>,
+        until: Timestamp,
+    ) {
         for (service, change) in changes {
             let Some(old) = &change.old else { continue };
-            if change.new.as_ref().is_some_and(|new| new.has_frontends_of(old)) {
+            if change
+                .new
+                .as_ref()
+                .is_some_and(|new| new.has_frontends_of(old))
+            {
                 continue;
             }
-            let kept = change.new.as_ref().map(|new| new.frontends()).unwrap_or_default();
+            let kept = change
+                .new
+                .as_ref()
+                .map(|new| new.frontends())
+                .unwrap_or_default();
             for frontend in old.frontends().difference(&kept) {
-                let former = FormerFrontend { frontend: *frontend, service: service.clone(), until };
+                let former = FormerFrontend {
+                    frontend: *frontend,
+                    service: service.clone(),
+                    until,
+                };
                 self.remembered.push_back(former);
             }
             let excess = self.remembered.len().saturating_sub(MAX_REMEMBERED);
@@ -47,7 +63,11 @@ impl FormerFrontends {
     /// The frontend that a flow's destination was last; `is_node_port` says whether that is an address for node ports.
     pub(super) fn find(&self, flow: &Flow, is_node_port: bool) -> Option<&FormerFrontend> {
         let (address, port, protocol) = (flow.to(), flow.port(), flow.protocol());
-        let by_address = Frontend::Address { address, protocol, port };
+        let by_address = Frontend::Address {
+            address,
+            protocol,
+            port,
+        };
         let by_node_port = Frontend::NodePort { protocol, port };
         let is_it = |former: &&FormerFrontend| {
             former.frontend == by_address || is_node_port && former.frontend == by_node_port
@@ -87,8 +107,13 @@ mod tests {
         old: Option<&Arc<ContivService>>,
         new: Option<&Arc<ContivService>>,
     ) {
-        let Some(id) = old.or(new).map(|service| service.id.clone()) else { return };
-        let change = ServiceChange { old: old.cloned(), new: new.cloned() };
+        let Some(id) = old.or(new).map(|service| service.id.clone()) else {
+            return;
+        };
+        let change = ServiceChange {
+            old: old.cloned(),
+            new: new.cloned(),
+        };
         former.update(&BTreeMap::from([(id, change)]), THEN);
     }
 
@@ -99,14 +124,23 @@ mod tests {
     #[test]
     fn frontend_lost_by_change_or_deletion_is_found() {
         let mut former = FormerFrontends::default();
-        let (first, second) =
-            (service("web", [10, 96, 0, 1], Some(30080)), service("web", [10, 96, 0, 2], None));
+        let (first, second) = (
+            service("web", [10, 96, 0, 1], Some(30080)),
+            service("web", [10, 96, 0, 2], None),
+        );
         update(&mut former, None, Some(&first));
         assert_eq!(former.find(&flow("10.96.0.1:80"), false), None);
         update(&mut former, Some(&first), Some(&second));
         let found = former.find(&flow("10.96.0.1:80"), false).unwrap();
-        assert_eq!((found.service.to_string(), found.until), ("shop/web".to_owned(), THEN));
-        assert_eq!(former.find(&flow("192.0.2.1:30080"), false), None, "no address of a node");
+        assert_eq!(
+            (found.service.to_string(), found.until),
+            ("shop/web".to_owned(), THEN)
+        );
+        assert_eq!(
+            former.find(&flow("192.0.2.1:30080"), false),
+            None,
+            "no address of a node"
+        );
         assert!(former.find(&flow("192.0.2.1:30080"), true).is_some());
         assert_eq!(former.find(&flow("10.96.0.2:80"), false), None);
         update(&mut former, Some(&second), None);
@@ -120,7 +154,11 @@ mod tests {
         let byte = |n: usize| u8::try_from(n % 256).unwrap();
         let address = |n: usize| [10, 97, byte(n / 256), byte(n)];
         for n in 0..=MAX_REMEMBERED {
-            update(&mut former, Some(&service(&format!("s{n}"), address(n), None)), None);
+            update(
+                &mut former,
+                Some(&service(&format!("s{n}"), address(n), None)),
+                None,
+            );
         }
         assert_eq!(former.find(&flow("10.97.0.0:80"), false), None);
         assert!(former.find(&flow("10.97.0.1:80"), false).is_some());

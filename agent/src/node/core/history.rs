@@ -36,18 +36,33 @@ pub(super) struct Timestamps {
 impl Timestamps {
     /// The times of an event that happens now.
     pub(super) const fn now(now: Now) -> Self {
-        Self { handled: now, received: now.instant, triggered: None }
+        Self {
+            handled: now,
+            received: now.instant,
+            triggered: None,
+        }
     }
 
     /// The times of a message of the store received at this time and handled now.
     pub(super) const fn received(received: Instant, now: Now) -> Self {
-        Self { received, ..Self::now(now) }
+        Self {
+            received,
+            ..Self::now(now)
+        }
     }
 
     fn earliest(self, other: Self) -> Self {
-        let handled = if other.handled.instant < self.handled.instant { other.handled } else { self.handled };
+        let handled = if other.handled.instant < self.handled.instant {
+            other.handled
+        } else {
+            self.handled
+        };
         let triggered = self.triggered.into_iter().chain(other.triggered).min();
-        Self { handled, received: self.received.min(other.received), triggered }
+        Self {
+            handled,
+            received: self.received.min(other.received),
+            triggered,
+        }
     }
 }
 
@@ -63,13 +78,21 @@ pub(super) struct EventRange {
 impl EventRange {
     /// One event.
     pub(super) const fn one(seq_num: u64, at: Timestamps) -> Self {
-        Self { first: seq_num, last: seq_num, at }
+        Self {
+            first: seq_num,
+            last: seq_num,
+            at,
+        }
     }
 
     /// The range from the start of one to the end of the other.
     pub(super) fn union(self, other: Self) -> Self {
         let (first, last) = (self.first.min(other.first), self.last.max(other.last));
-        Self { first, last, at: self.at.earliest(other.at) }
+        Self {
+            first,
+            last,
+            at: self.at.earliest(other.at),
+        }
     }
 }
 
@@ -110,14 +133,28 @@ pub(super) struct History {
 impl History {
     /// A history without events.
     pub(super) const fn new(limits: HistoryLimits) -> Self {
-        Self { records: VecDeque::new(), limits, bytes: 0, newest: 0 }
+        Self {
+            records: VecDeque::new(),
+            limits,
+            bytes: 0,
+            newest: 0,
+        }
     }
 
     /// Adds an event and returns its number.
     pub(super) fn push(&mut self, record: NewRecord<'_>) -> u64 {
-        let NewRecord { kind, description, at, revision, changes, renderers } = record;
+        let NewRecord {
+            kind,
+            description,
+            at,
+            revision,
+            changes,
+            renderers,
+        } = record;
         self.newest += 1;
-        let services = changes.into_iter().flat_map(|changes| changes.services.keys());
+        let services = changes
+            .into_iter()
+            .flat_map(|changes| changes.services.keys());
         let record = Record {
             seq_num: self.newest,
             kind,
@@ -129,7 +166,10 @@ impl History {
             revision,
             changed: changes.map_or(0, |changes| changes.services.len()),
             services: services.take(MAX_NAMES).cloned().collect(),
-            renderers: renderers.into_iter().map(|name| (name, Outcome::Pending)).collect(),
+            renderers: renderers
+                .into_iter()
+                .map(|name| (name, Outcome::Pending))
+                .collect(),
         };
         self.bytes += record.size();
         self.records.push_back(record);
@@ -139,7 +179,12 @@ impl History {
 
     /// Records how long handling the events after this one took.
     pub(super) fn set_duration_after(&mut self, seq_num: u64, duration: Duration) {
-        for record in self.records.iter_mut().rev().take_while(|record| record.seq_num > seq_num) {
+        for record in self
+            .records
+            .iter_mut()
+            .rev()
+            .take_while(|record| record.seq_num > seq_num)
+        {
             record.duration_ms = milliseconds(duration);
         }
     }
@@ -153,8 +198,14 @@ impl History {
         outcome: &Outcome,
         is_update: bool,
     ) {
-        let start = self.records.partition_point(|record| record.seq_num < events.first);
-        for record in self.records.range_mut(start..).take_while(|record| record.seq_num <= events.last) {
+        let start = self
+            .records
+            .partition_point(|record| record.seq_num < events.first);
+        for record in self
+            .records
+            .range_mut(start..)
+            .take_while(|record| record.seq_num <= events.last)
+        {
             if is_update && record.kind == FOREIGN_CHANGE {
                 continue;
             }
@@ -171,7 +222,11 @@ impl History {
     /// Removes events beyond the limits.
     fn forget(&mut self, now: Instant) {
         self.forget_too_many();
-        while self.records.front().is_some_and(|oldest| self.is_too_old(oldest, now)) {
+        while self
+            .records
+            .front()
+            .is_some_and(|oldest| self.is_too_old(oldest, now))
+        {
             self.forget_oldest();
         }
     }
@@ -203,7 +258,9 @@ impl History {
 
     /// The records that are not too old, oldest first.
     pub(super) fn records(&self, now: Instant) -> impl Iterator<Item = &Record> {
-        self.records.iter().skip_while(move |record| self.is_too_old(record, now))
+        self.records
+            .iter()
+            .skip_while(move |record| self.is_too_old(record, now))
     }
 }
 

@@ -19,8 +19,14 @@ pub(super) struct LogRateLimiter {
 impl LogRateLimiter {
     /// Whether one more line may be logged now.
     pub(super) fn allow(&mut self, now: Instant) -> bool {
-        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= RATE_PERIOD) {
-            *self = Self { used: 0, since: Some(now) };
+        if self
+            .since
+            .is_none_or(|since| now.saturating_duration_since(since) >= RATE_PERIOD)
+        {
+            *self = Self {
+                used: 0,
+                since: Some(now),
+            };
         }
         self.used = self.used.saturating_add(1);
         if self.used == LINES_PER_PERIOD {

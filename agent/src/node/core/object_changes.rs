@@ -40,11 +40,17 @@ impl ObjectChanges {
 
     /// The sum of both.
     pub(super) const fn plus(self, other: Self) -> Self {
-        Self { services: self.services + other.services, endpoints: self.endpoints + other.endpoints }
+        Self {
+            services: self.services + other.services,
+            endpoints: self.endpoints + other.endpoints,
+        }
     }
 
     /// The changes since `earlier`.
     pub(super) const fn since(self, earlier: Self) -> Self {
-        Self { services: self.services - earlier.services, endpoints: self.endpoints - earlier.endpoints }
+        Self {
+            services: self.services - earlier.services,
+            endpoints: self.endpoints - earlier.endpoints,
+        }
     }
 }

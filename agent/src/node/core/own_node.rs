@@ -3,7 +3,9 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use contiv_model::{Event, NodeName, Object, ObjectKey, Processor, Resync, object::ObjectKind, wire};
+use contiv_model::{
+    Event, NodeName, Object, ObjectKey, Processor, Resync, object::ObjectKind, wire,
+};
 use strsim::levenshtein;
 use tracing::{info, warn};
 
@@ -43,9 +45,10 @@ impl OwnNode {
 
     /// What is wrong with the Node object, for users.
     pub(super) fn problem(&self) -> Option<String> {
-        let gone =
-            "its Node object is gone from the store; its addresses stay active until there is a new one";
-        self.missing.clone().or_else(|| self.is_deleted.then(|| gone.to_owned()))
+        let gone = "its Node object is gone from the store; its addresses stay active until there is a new one";
+        self.missing
+            .clone()
+            .or_else(|| self.is_deleted.then(|| gone.to_owned()))
     }
 
     /// Checks whether the store has a Node object of this name. To be called when Node objects may have changed.
@@ -56,7 +59,9 @@ impl OwnNode {
             (None, Some(problem)) => {
                 warn!(node_name = %self.name, problem, "the name of this node is not in the store");
             }
-            (Some(_), None) => info!(node_name = %self.name, "the name of this node is in the store now"),
+            (Some(_), None) => {
+                info!(node_name = %self.name, "the name of this node is in the store now");
+            }
             _ => {}
         }
     }
@@ -87,12 +92,24 @@ impl OwnNode {
             Some(name) => format!("did you mean {name}?"),
             None if names.is_empty() => "see `kubectl get nodes`.".to_owned(),
             None => {
-                let first: Vec<&str> = names.iter().take(NAMED_NODES).map(|name| &*name.0).collect();
-                let more = if names.len() > NAMED_NODES { ", …" } else { "" };
+                let first: Vec<&str> = names
+                    .iter()
+                    .take(NAMED_NODES)
+                    .map(|name| &*name.0)
+                    .collect();
+                let more = if names.len() > NAMED_NODES {
+                    ", …"
+                } else {
+                    ""
+                };
                 format!("it has {}{more}.", first.join(", "))
             }
         };
-        let ports = if self.has_addresses { "" } else { ", and node ports have no address" };
+        let ports = if self.has_addresses {
+            ""
+        } else {
+            ", and node ports have no address"
+        };
         Some(format!(
             "the store has no Node object of this name: {advice} Set node-name, or its Node is not registered yet: until \
              then no endpoint is local for policy Local{ports}"
@@ -118,8 +135,8 @@ impl OwnNode {
 
     /// Adds it to a complete list without it as an unreadable object, which keeps it active.
     pub(super) fn keep_in_list(&mut self, processor: &Processor, list: &mut Resync) {
-        let is_listed =
-            list.undecodable.contains(&self.object) || list.objects.iter().any(|object| self.is(object));
+        let is_listed = list.undecodable.contains(&self.object)
+            || list.objects.iter().any(|object| self.is(object));
         self.set_deleted(!is_listed && processor.object(&self.object).is_some());
         if self.is_deleted {
             list.undecodable.insert(self.object.clone());
@@ -128,9 +145,13 @@ impl OwnNode {
 
     /// Removes its deletion from changes.
     pub(super) fn keep_in_changes(&mut self, processor: &Processor, events: &mut Vec<Event>) {
-        let is_deletion = |event: &Event| matches!(event, Event::Delete(key) if *key == self.object);
+        let is_deletion =
+            |event: &Event| matches!(event, Event::Delete(key) if *key == self.object);
         let is_put = |event: &Event| matches!(event, Event::Put(object) if self.is(object));
-        if let Some(last) = events.iter().rfind(|event| is_deletion(event) || is_put(event)) {
+        if let Some(last) = events
+            .iter()
+            .rfind(|event| is_deletion(event) || is_put(event))
+        {
             let is_known = processor.object(&self.object).is_some() || events.iter().any(is_put);
             let is_deleted = is_deletion(last) && is_known;
             events.retain(|event| !is_deletion(event));
@@ -181,14 +202,17 @@ fn has_same_host(one: &str, other: &str) -> bool {
     }
     let (one, other) = (one.to_lowercase(), other.to_lowercase());
     let is_short_of = |short: &str, long: &str| {
-        long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        long.strip_prefix(short)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     is_short_of(&one, &other) || is_short_of(&other, &one)
 }
 
 /// The full key of the Node object of this name; empty where the name cannot be part of a key.
 pub fn own_node_key(name: &NodeName) -> String {
-    wire::stored_key(&ObjectKey::Node(name.clone())).map(|key| key.to_path()).unwrap_or_default()
+    wire::stored_key(&ObjectKey::Node(name.clone()))
+        .map(|key| key.to_path())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -211,11 +235,22 @@ mod tests {
             let names = names.iter().map(|&name| NodeName(name.into())).collect();
             nearest(name, &names).map(|name| name.0.to_string())
         };
-        assert_eq!(nearest("worker", &["marker", "wirker"]).as_deref(), Some("wirker"), "the nearest");
-        assert_eq!(nearest("worker", &["marker"]).as_deref(), Some("marker"), "two of six");
+        assert_eq!(
+            nearest("worker", &["marker", "wirker"]).as_deref(),
+            Some("wirker"),
+            "the nearest"
+        );
+        assert_eq!(
+            nearest("worker", &["marker"]).as_deref(),
+            Some("marker"),
+            "two of six"
+        );
         assert_eq!(nearest("worker", &["barber"]), None, "three of six");
         assert_eq!(nearest("w1", &["w2"]), None, "one of two");
-        assert_eq!(nearest("w1", &["w2", "W1.example.com"]).as_deref(), Some("W1.example.com"));
+        assert_eq!(
+            nearest("w1", &["w2", "W1.example.com"]).as_deref(),
+            Some("W1.example.com")
+        );
     }
 
     #[test]

@@ -15,17 +15,26 @@ pub(super) struct Places {
 impl Places {
     /// For this store.
     pub(super) fn of_store(store: &str) -> Self {
-        Self { is_of_api_server: store.starts_with("kube:") }
+        Self {
+            is_of_api_server: store.starts_with("kube:"),
+        }
     }
 
     /// The place of a value or manifest that was read from `source`.
     pub(super) fn shown(self, source: &str, object: Option<&String>) -> String {
         let is_key = self.is_of_api_server && object.is_some();
-        if is_key { API_SERVER.to_owned() } else { source.to_owned() }
+        if is_key {
+            API_SERVER.to_owned()
+        } else {
+            source.to_owned()
+        }
     }
 
     /// A problem with its place in the form of [`Places::shown`].
     pub(super) fn shown_problem(self, problem: &Problem) -> Problem {
-        Problem { source: self.shown(&problem.source, problem.object.as_ref()), ..problem.clone() }
+        Problem {
+            source: self.shown(&problem.source, problem.object.as_ref()),
+            ..problem.clone()
+        }
     }
 }

@@ -35,7 +35,9 @@ impl PodAdditions {
 
     /// The last addition with this interface. A caller that repeats a request waits for the same renderers.
     pub(super) fn last_of_interface(&self, interface: &InterfaceName) -> Option<&PodAddition> {
-        self.0.iter().rfind(|addition| addition.interface == *interface)
+        self.0
+            .iter()
+            .rfind(|addition| addition.interface == *interface)
     }
 
     /// The earliest deadline.
@@ -45,7 +47,12 @@ impl PodAdditions {
 
     /// Handles a renderer's report. Returns the additions that are done or have failed.
     pub(super) fn on_report(&mut self, report: &RendererReport) -> Vec<(PodAddition, Answer)> {
-        let RendererReport { renderer, events, outcome, .. } = report;
+        let RendererReport {
+            renderer,
+            events,
+            outcome,
+            ..
+        } = report;
         self.finish(|addition| {
             let is_covered = (events.first..=events.last).contains(&addition.event);
             if !is_covered || !addition.renderers.contains(renderer) {
@@ -65,7 +72,11 @@ impl PodAdditions {
     /// Removes the additions whose deadline has passed, and returns them.
     pub(super) fn take_expired(&mut self, now: Instant) -> Vec<(PodAddition, Answer)> {
         self.finish(|addition| {
-            let renderer = addition.renderers.first().map(Arc::clone).unwrap_or_default();
+            let renderer = addition
+                .renderers
+                .first()
+                .map(Arc::clone)
+                .unwrap_or_default();
             (addition.deadline <= now).then_some(Err(PodNotAdded::Timeout { renderer }))
         })
     }
@@ -83,9 +94,12 @@ impl PodAdditions {
                 continue;
             };
             let addition = self.0.remove(position);
-            let next = self.0[position..].iter_mut().find(|next| next.pod == addition.pod);
+            let next = self.0[position..]
+                .iter_mut()
+                .find(|next| next.pod == addition.pod);
             if answer.is_err()
-                && let Some(next) = next.filter(|next| next.previous.as_ref() == Some(&addition.interface))
+                && let Some(next) =
+                    next.filter(|next| next.previous.as_ref() == Some(&addition.interface))
             {
                 next.previous.clone_from(&addition.previous);
             }

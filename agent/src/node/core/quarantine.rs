@@ -72,7 +72,10 @@ pub struct Quarantined {
 impl Quarantine {
     /// An empty quarantine for this store.
     pub(super) fn of_store(store: &str) -> Self {
-        Self { places: Places::of_store(store), ..Self::default() }
+        Self {
+            places: Places::of_store(store),
+            ..Self::default()
+        }
     }
 
     /// Whether the store itself reports a problem with the value of this key.
@@ -84,7 +87,10 @@ impl Quarantine {
             reason: String::new(),
             is_warning: false,
         };
-        self.problems.range(first..).next().is_some_and(|(problem, _)| problem.source == key)
+        self.problems
+            .range(first..)
+            .next()
+            .is_some_and(|(problem, _)| problem.source == key)
     }
 
     /// Updates the quarantine with the status of values, in order.
@@ -101,7 +107,12 @@ impl Quarantine {
     /// Replaces all values.
     pub(super) fn replace_values(&mut self, bad: Vec<BadValue>, now: Now) {
         let keys: BTreeSet<&String> = bad.iter().map(|bad| &bad.key).collect();
-        let gone: Vec<String> = self.values.keys().filter(|key| !keys.contains(key)).cloned().collect();
+        let gone: Vec<String> = self
+            .values
+            .keys()
+            .filter(|key| !keys.contains(key))
+            .cloned()
+            .collect();
         for key in &gone {
             self.remove(key, now);
         }
@@ -112,7 +123,13 @@ impl Quarantine {
 
     /// Adds a value, and logs it if it is new or changed.
     fn insert(&mut self, bad: BadValue, now: Now) {
-        let BadValue { key, object, reason, is_used, is_empty } = bad;
+        let BadValue {
+            key,
+            object,
+            reason,
+            is_used,
+            is_empty,
+        } = bad;
         let known = self.values.get(&key);
         if known.is_some_and(|known| known.reason == reason) {
             return;
@@ -126,17 +143,39 @@ impl Quarantine {
             } else {
                 "a stored value cannot be used; its last good state stays active"
             };
-            warn!(source = self.places.shown(&key, object.as_ref()), object, reason, "{message}");
+            warn!(
+                source = self.places.shown(&key, object.as_ref()),
+                object, reason, "{message}"
+            );
         }
-        self.values.insert(key, BadEntry { object, reason, is_used, is_reported_by_store, since });
+        self.values.insert(
+            key,
+            BadEntry {
+                object,
+                reason,
+                is_used,
+                is_reported_by_store,
+                since,
+            },
+        );
     }
 
     /// Removes a value that was repaired or deleted.
     fn remove(&mut self, key: &str, now: Now) {
-        let Some(BadEntry { object, is_reported_by_store, .. }) = self.values.remove(key) else { return };
+        let Some(BadEntry {
+            object,
+            is_reported_by_store,
+            ..
+        }) = self.values.remove(key)
+        else {
+            return;
+        };
         if !is_reported_by_store && self.log.allow(now.instant) {
             let object = object.map(|object| object.to_string());
-            info!(source = self.places.shown(key, object.as_ref()), object, "left the quarantine");
+            info!(
+                source = self.places.shown(key, object.as_ref()),
+                object, "left the quarantine"
+            );
         }
     }
 
@@ -151,7 +190,10 @@ impl Quarantine {
             }
             self.problems.insert(problem, since.unwrap_or(now.time));
         }
-        for problem in before.keys().filter(|problem| !self.problems.contains_key(problem)) {
+        for problem in before
+            .keys()
+            .filter(|problem| !self.problems.contains_key(problem))
+        {
             if self.log.allow(now.instant) {
                 let Problem { source, object, .. } = self.places.shown_problem(problem);
                 info!(source, object, "left the quarantine");
@@ -161,7 +203,12 @@ impl Quarantine {
     }
 
     /// Replaces the services that a renderer could not render.
-    pub(super) fn replace_rejected(&mut self, renderer: &Arc<str>, rejected: &[Rejected], now: Now) {
+    pub(super) fn replace_rejected(
+        &mut self,
+        renderer: &Arc<str>,
+        rejected: &[Rejected],
+        now: Now,
+    ) {
         let is_still = |id: &ServiceId| rejected.iter().any(|rejected| rejected.service == *id);
         self.rejected.retain(|(by, id), _| {
             let stays = by != renderer || is_still(id);
@@ -173,8 +220,14 @@ impl Quarantine {
         for rejected in rejected {
             let key = (Arc::clone(renderer), rejected.service.clone());
             let known = self.rejected.get(&key);
-            if known.is_none_or(|(known, _)| known.reason != rejected.reason) && self.log.allow(now.instant) {
-                let Rejected { service, reason, active_state } = rejected;
+            if known.is_none_or(|(known, _)| known.reason != rejected.reason)
+                && self.log.allow(now.instant)
+            {
+                let Rejected {
+                    service,
+                    reason,
+                    active_state,
+                } = rejected;
                 warn!(renderer = &**renderer, %service, reason, active_state, "a service cannot be rendered");
             }
             let since = known.map_or(now.time, |(_, since)| *since);
@@ -183,10 +236,16 @@ impl Quarantine {
     }
 
     /// Updates the services all of whose backends are of another address family.
-    pub(super) fn update_services(&mut self, changes: &BTreeMap<ServiceId, ServiceChange>, now: Now) {
+    pub(super) fn update_services(
+        &mut self,
+        changes: &BTreeMap<ServiceId, ServiceChange>,
+        now: Now,
+    ) {
         for (id, change) in changes {
-            let is_affected =
-                change.new.as_ref().is_some_and(|service| service.has_only_backends_of_other_family());
+            let is_affected = change
+                .new
+                .as_ref()
+                .is_some_and(|service| service.has_only_backends_of_other_family());
             let is_changed = is_affected != self.of_other_family.contains_key(id);
             if is_affected && is_changed {
                 self.of_other_family.insert(id.clone(), now.time);
@@ -205,13 +264,22 @@ impl Quarantine {
 
     /// The values without a problem of the store itself.
     fn undecodable_values(&self) -> impl Iterator<Item = (&String, &BadEntry)> {
-        self.values.iter().filter(|(key, _)| !self.has_problem_of(key))
+        self.values
+            .iter()
+            .filter(|(key, _)| !self.has_problem_of(key))
     }
 
     /// The number of entries. A value that has a problem too is counted and listed only as that.
     pub(super) fn len(&self) -> usize {
-        let sources: BTreeSet<&String> = self.problems.keys().map(|problem| &problem.source).collect();
-        let with_problem = sources.into_iter().filter(|source| self.values.contains_key(*source)).count();
+        let sources: BTreeSet<&String> = self
+            .problems
+            .keys()
+            .map(|problem| &problem.source)
+            .collect();
+        let with_problem = sources
+            .into_iter()
+            .filter(|source| self.values.contains_key(*source))
+            .count();
         self.values.len() - with_problem
             + self.problems.len()
             + self.rejected.len()
@@ -219,13 +287,24 @@ impl Quarantine {
     }
 
     /// The entries, [`MAX_LISTED`] at most, without the first `skip`. `is_known` returns whether some state of an object is active.
-    pub(super) fn list(&self, skip: usize, is_known: impl Fn(&ObjectKey) -> bool) -> Vec<Quarantined> {
-        let values = self.undecodable_values().map(|(key, entry)| self.bad_value(key, entry, &is_known));
-        let problems = self.problems.iter().map(|(problem, since)| self.problem(problem, *since, &is_known));
+    pub(super) fn list(
+        &self,
+        skip: usize,
+        is_known: impl Fn(&ObjectKey) -> bool,
+    ) -> Vec<Quarantined> {
+        let values = self
+            .undecodable_values()
+            .map(|(key, entry)| self.bad_value(key, entry, &is_known));
+        let problems = self
+            .problems
+            .iter()
+            .map(|(problem, since)| self.problem(problem, *since, &is_known));
         let rejected = self.rejected.iter().map(rejected_service);
         let of_other_family = self.of_other_family.iter().map(|(id, since)| {
             let object = ObjectKey::Service(id.clone());
-            let key = wire::stored_key(&object).map(|key| key.to_path()).unwrap_or_default();
+            let key = wire::stored_key(&object)
+                .map(|key| key.to_path())
+                .unwrap_or_default();
             let title = object.to_string();
             Quarantined {
                 source: self.places.shown(&key, Some(&title)),
@@ -236,7 +315,13 @@ impl Quarantine {
                 active_state: Some("the rest"),
             }
         });
-        values.chain(problems).chain(rejected).chain(of_other_family).skip(skip).take(MAX_LISTED).collect()
+        values
+            .chain(problems)
+            .chain(rejected)
+            .chain(of_other_family)
+            .skip(skip)
+            .take(MAX_LISTED)
+            .collect()
     }
 
     /// The first `count` entries of objects that are `relevant`, or unknown. Those that all backends of another family put there
@@ -251,18 +336,36 @@ impl Quarantine {
         let values = values.filter(|(_, entry)| entry.object.as_ref().is_some_and(&relevant));
         let values = values.map(|(key, entry)| self.bad_value(key, entry, &is_known));
         // A file or folder that cannot be read may hold anything.
-        let problems = self.problems.iter().filter(|(problem, _)| match &problem.object {
-            Some(object) => object_of(object).as_ref().is_some_and(&relevant),
-            None => true,
-        });
+        let problems = self
+            .problems
+            .iter()
+            .filter(|(problem, _)| match &problem.object {
+                Some(object) => object_of(object).as_ref().is_some_and(&relevant),
+                None => true,
+            });
         let problems = problems.map(|(problem, since)| self.problem(problem, *since, &is_known));
         let rejected = self.rejected.iter();
         let rejected = rejected.filter(|((_, id), _)| relevant(&ObjectKey::Service(id.clone())));
-        values.chain(problems).chain(rejected.map(rejected_service)).take(count).collect()
+        values
+            .chain(problems)
+            .chain(rejected.map(rejected_service))
+            .take(count)
+            .collect()
     }
 
-    fn bad_value(&self, key: &str, entry: &BadEntry, is_known: impl Fn(&ObjectKey) -> bool) -> Quarantined {
-        let BadEntry { object, reason, is_used, since, .. } = entry;
+    fn bad_value(
+        &self,
+        key: &str,
+        entry: &BadEntry,
+        is_known: impl Fn(&ObjectKey) -> bool,
+    ) -> Quarantined {
+        let BadEntry {
+            object,
+            reason,
+            is_used,
+            since,
+            ..
+        } = entry;
         let title = object.as_ref().map(ToString::to_string);
         let state = |object: &ObjectKey| active_state(is_known(object));
         Quarantined {
@@ -271,7 +374,11 @@ impl Quarantine {
             field: None,
             reason: reason.clone(),
             since: *since,
-            active_state: if *is_used { Some("the rest") } else { object.as_ref().map(state) },
+            active_state: if *is_used {
+                Some("the rest")
+            } else {
+                object.as_ref().map(state)
+            },
         }
     }
 

@@ -51,12 +51,18 @@ pub(super) struct RendererReport {
 
 impl Renderers {
     pub(super) fn new(names: impl IntoIterator<Item = Arc<str>>) -> Self {
-        Self { all: names.into_iter().map(RendererSchedule::new).collect(), seen: ObjectChanges::default() }
+        Self {
+            all: names.into_iter().map(RendererSchedule::new).collect(),
+            seen: ObjectChanges::default(),
+        }
     }
 
     /// All names.
     pub(super) fn names(&self) -> Vec<Arc<str>> {
-        self.all.iter().map(|renderer| Arc::clone(&renderer.name)).collect()
+        self.all
+            .iter()
+            .map(|renderer| Arc::clone(&renderer.name))
+            .collect()
     }
 
     /// Counts changes of the store, before the work for them is scheduled.
@@ -72,7 +78,9 @@ impl Renderers {
         let waiting = self.find(name).filter(|renderer| renderer.has_work());
         (
             self.seen,
-            waiting.map_or_else(ObjectChanges::default, |renderer| self.seen.since(renderer.applied_changes)),
+            waiting.map_or_else(ObjectChanges::default, |renderer| {
+                self.seen.since(renderer.applied_changes)
+            }),
         )
     }
 
@@ -84,7 +92,12 @@ impl Renderers {
     }
 
     /// Adds changes to the pending work of one renderer.
-    pub(super) fn add_changes_of(&mut self, name: &str, changes: &Arc<ChangeSet>, event: EventRange) {
+    pub(super) fn add_changes_of(
+        &mut self,
+        name: &str,
+        changes: &Arc<ChangeSet>,
+        event: EventRange,
+    ) {
         if let Some(renderer) = self.find_mut(name) {
             renderer.add_changes(changes, event);
         }
@@ -99,7 +112,11 @@ impl Renderers {
 
     /// Schedules a resync of these, whether or not they wait after a failure.
     pub(super) fn need_resync(&mut self, names: &[Arc<str>], event: EventRange) {
-        for renderer in self.all.iter_mut().filter(|renderer| names.contains(&renderer.name)) {
+        for renderer in self
+            .all
+            .iter_mut()
+            .filter(|renderer| names.contains(&renderer.name))
+        {
             renderer.retry_at = None;
             renderer.need_resync(event);
         }
@@ -107,9 +124,18 @@ impl Renderers {
 
     /// Schedules the repair of a foreign change: immediately, or later if such changes are repeated. False if one is scheduled
     /// already.
-    pub(super) fn on_foreign_change(&mut self, name: &str, event: EventRange, now: Instant) -> bool {
-        let Some(renderer) = self.find_mut(name) else { return false };
-        let Some(due) = renderer.repairs.note_change(event, now) else { return false };
+    pub(super) fn on_foreign_change(
+        &mut self,
+        name: &str,
+        event: EventRange,
+        now: Instant,
+    ) -> bool {
+        let Some(renderer) = self.find_mut(name) else {
+            return false;
+        };
+        let Some(due) = renderer.repairs.note_change(event, now) else {
+            return false;
+        };
         // The foreign change may be why it failed.
         renderer.retry_at = renderer.retry_at.map(|retry_at| retry_at.min(due));
         true
@@ -139,17 +165,36 @@ impl Renderers {
         now: Now,
         out: &mut Vec<Output>,
     ) -> Option<RendererReport> {
-        let WorkDone { renderer: name, result, is_watched, duration } = done;
+        let WorkDone {
+            renderer: name,
+            result,
+            is_watched,
+            duration,
+        } = done;
         let renderer = self.find_mut(&name)?;
         renderer.is_watched = is_watched;
-        let CurrentWork { work, events, revision, repaired, changes_after, .. } = renderer.busy.take()?;
+        let CurrentWork {
+            work,
+            events,
+            revision,
+            repaired,
+            changes_after,
+            ..
+        } = renderer.busy.take()?;
         let is_update = matches!(work, Work::Update(_));
         let (duration_ms, extent) = (milliseconds(duration), work.extent());
         let outcome = match result {
             Ok(report) => {
-                out.push(Output::Count(Metric::Applied(Arc::clone(&name), duration, extent)));
+                out.push(Output::Count(Metric::Applied(
+                    Arc::clone(&name),
+                    duration,
+                    extent,
+                )));
                 renderer.applied_changes = changes_after;
-                let since_trigger = events.at.triggered.map(|triggered| time_between(triggered, now.time));
+                let since_trigger = events
+                    .at
+                    .triggered
+                    .map(|triggered| time_between(triggered, now.time));
                 let since_receipt = now.instant.saturating_duration_since(events.at.received);
                 let programmed = |since_receipt| Metric::Programmed {
                     renderer: Arc::clone(&name),
@@ -159,19 +204,33 @@ impl Renderers {
                 };
                 match work {
                     // A list has no trigger time: these are changes that were to be applied alone, and failed or had to wait.
-                    Work::Resync(_) if since_trigger.is_some() => out.push(Output::Count(programmed(None))),
+                    Work::Resync(_) if since_trigger.is_some() => {
+                        out.push(Output::Count(programmed(None)));
+                    }
                     Work::Resync(_) => {}
                     Work::Update(_) => out.push(Output::Count(programmed(Some(since_receipt)))),
                     Work::Heal(_) => {
                         out.push(Output::Count(Metric::Repaired(Arc::clone(&name))));
-                        let after = now.instant.saturating_duration_since(events.at.handled.instant);
-                        info!(renderer = &*name, changes = repaired, ?after, "foreign changes are repaired");
+                        let after = now
+                            .instant
+                            .saturating_duration_since(events.at.handled.instant);
+                        info!(
+                            renderer = &*name,
+                            changes = repaired,
+                            ?after,
+                            "foreign changes are repaired"
+                        );
                     }
                 }
-                let sent_after =
-                    report.sent.map(|sent| sent.saturating_duration_since(events.at.handled.instant));
-                let last =
-                    LastReport { call: work.name(), at: now.time, duration_ms, report: report.clone() };
+                let sent_after = report
+                    .sent
+                    .map(|sent| sent.saturating_duration_since(events.at.handled.instant));
+                let last = LastReport {
+                    call: work.name(),
+                    at: now.time,
+                    duration_ms,
+                    report: report.clone(),
+                };
                 renderer.left_out.replace(&last.report.rejected, now);
                 succeeded(renderer, revision, last);
                 let sent_after_ms = sent_after.map(milliseconds);
@@ -184,18 +243,31 @@ impl Renderers {
                 }
             }
             Err(error) => {
-                out.push(Output::Count(Metric::Failed(Arc::clone(&name), extent.families)));
+                out.push(Output::Count(Metric::Failed(
+                    Arc::clone(&name),
+                    extent.families,
+                )));
                 failed(renderer, error.clone(), now);
                 renderer.need_resync(events);
-                Outcome::Failed { at: now.time, error, duration_ms }
+                Outcome::Failed {
+                    at: now.time,
+                    error,
+                    duration_ms,
+                }
             }
         };
-        Some(RendererReport { renderer: name, events, outcome, is_update })
+        Some(RendererReport {
+            renderer: name,
+            events,
+            outcome,
+            is_update,
+        })
     }
 
     /// Handles the loss of a renderer's state. Its current work fails by itself, and its first snapshot comes in any case.
     pub(super) fn on_lost(&mut self, name: &str, error: String, now: Now) {
-        let is_lost = |renderer: &&mut RendererSchedule| renderer.busy.is_none() && renderer.is_ready;
+        let is_lost =
+            |renderer: &&mut RendererSchedule| renderer.busy.is_none() && renderer.is_ready;
         if let Some(renderer) = self.find_mut(name).filter(is_lost) {
             failed(renderer, error, now);
         }
@@ -208,8 +280,9 @@ impl Renderers {
 
     /// The renderers whose timers have expired.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<(Arc<str>, ExpiredTimer)> {
-        let due =
-            |renderer: &mut RendererSchedule| Some((Arc::clone(&renderer.name), renderer.take_due(now)?));
+        let due = |renderer: &mut RendererSchedule| {
+            Some((Arc::clone(&renderer.name), renderer.take_due(now)?))
+        };
         self.all.iter_mut().filter_map(due).collect()
     }
 
@@ -220,12 +293,16 @@ impl Renderers {
 
     /// After how many calls a renderer has applied everything and is idle; none if it has not.
     pub(super) fn calls_if_settled(&self, name: &str) -> Option<u64> {
-        self.find(name).filter(|renderer| renderer.is_settled()).map(|renderer| renderer.calls)
+        self.find(name)
+            .filter(|renderer| renderer.is_settled())
+            .map(|renderer| renderer.calls)
     }
 
     /// The services that a renderer has left out.
     pub(super) fn rejected(&self, name: &str) -> &[Rejected] {
-        let report = self.find(name).and_then(|renderer| renderer.last_report.as_ref());
+        let report = self
+            .find(name)
+            .and_then(|renderer| renderer.last_report.as_ref());
         report.map_or(&[], |last| &last.report.rejected)
     }
 
@@ -236,14 +313,19 @@ impl Renderers {
             in_sync: ready.is_some_and(|renderer| renderer.backoff.failures() == 0),
             // Everything not applied yet has been waiting since the start.
             unapplied_since: ready.map_or(Some(started), RendererSchedule::unapplied_since),
-            last_applied: ready.and_then(|renderer| renderer.last_report.as_ref()).map(|report| report.at),
+            last_applied: ready
+                .and_then(|renderer| renderer.last_report.as_ref())
+                .map(|report| report.at),
             node_eligible: true,
         }
     }
 
     /// How many renderers are working.
     pub(super) fn working(&self) -> usize {
-        self.all.iter().filter(|renderer| renderer.busy.is_some()).count()
+        self.all
+            .iter()
+            .filter(|renderer| renderer.busy.is_some())
+            .count()
     }
 
     /// The views of all renderers, with the last verification of each.
@@ -252,8 +334,9 @@ impl Renderers {
         now: Instant,
         verification: impl Fn(&str) -> Option<VerificationView>,
     ) -> Vec<RendererView> {
-        let view =
-            |renderer: &RendererSchedule| RendererView::of(renderer, verification(&renderer.name), now);
+        let view = |renderer: &RendererSchedule| {
+            RendererView::of(renderer, verification(&renderer.name), now)
+        };
         self.all.iter().map(view).collect()
     }
 
@@ -267,13 +350,32 @@ impl Renderers {
 }
 
 fn succeeded(renderer: &mut RendererSchedule, revision: i64, last: LastReport) {
-    let LastReport { call, duration_ms, report, .. } = &last;
-    debug!(renderer = &*renderer.name, call, revision, duration_ms, ?report, "applied");
+    let LastReport {
+        call,
+        duration_ms,
+        report,
+        ..
+    } = &last;
+    debug!(
+        renderer = &*renderer.name,
+        call,
+        revision,
+        duration_ms,
+        ?report,
+        "applied"
+    );
     if renderer.backoff.failures() > 0 {
-        info!(renderer = &*renderer.name, failures = renderer.backoff.failures(), "recovered");
+        info!(
+            renderer = &*renderer.name,
+            failures = renderer.backoff.failures(),
+            "recovered"
+        );
         renderer.backoff.reset();
     }
-    let known = renderer.last_report.as_ref().map_or(&[][..], |last| &last.report.notes);
+    let known = renderer
+        .last_report
+        .as_ref()
+        .map_or(&[][..], |last| &last.report.notes);
     for note in report.notes.iter().filter(|note| !known.contains(note)) {
         warn!(renderer = &*renderer.name, "{note}");
     }
@@ -285,14 +387,30 @@ fn succeeded(renderer: &mut RendererSchedule, revision: i64, last: LastReport) {
 
 fn failed(renderer: &mut RendererSchedule, error: String, now: Now) {
     if renderer.backoff.failures() == 0 {
-        warn!(renderer = &*renderer.name, error, "failed; a resync is scheduled");
+        warn!(
+            renderer = &*renderer.name,
+            error, "failed; a resync is scheduled"
+        );
     } else {
-        debug!(renderer = &*renderer.name, error, failures = renderer.backoff.failures(), "failed again");
+        debug!(
+            renderer = &*renderer.name,
+            error,
+            failures = renderer.backoff.failures(),
+            "failed again"
+        );
     }
     // Repeated foreign changes may be why it failed, so it is not retried before the next repair is due.
     let retry_at = now.instant + renderer.backoff.next(now.random);
-    renderer.retry_at = Some(renderer.repairs.due().map_or(retry_at, |due| due.at.max(retry_at)));
-    renderer.last_error = Some(LastError { at: now.time, error });
+    renderer.retry_at = Some(
+        renderer
+            .repairs
+            .due()
+            .map_or(retry_at, |due| due.at.max(retry_at)),
+    );
+    renderer.last_error = Some(LastError {
+        at: now.time,
+        error,
+    });
 }
 
 /// Zero if the clock of another machine is ahead.
@@ -313,11 +431,23 @@ mod tests {
     /// The first failure of several, the recovery, and each note when it is new.
     #[test]
     fn result_of_call_is_logged_if_it_differs_from_that_before() {
-        let now = Now { instant: Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.0 };
+        let now = Now {
+            instant: Instant::now(),
+            time: Timestamp::UNIX_EPOCH,
+            random: 0.0,
+        };
         let applied = |notes: &[&str]| {
             let notes = notes.iter().map(|&note| note.to_owned()).collect();
-            let report = Report { notes, ..Report::default() };
-            Ok(LastReport { call: "update", at: now.time, duration_ms: 1.0, report })
+            let report = Report {
+                notes,
+                ..Report::default()
+            };
+            Ok(LastReport {
+                call: "update",
+                at: now.time,
+                duration_ms: 1.0,
+                report,
+            })
         };
         let refused = || Err("refused".to_owned());
         let mut renderer = RendererSchedule::new("a".into());

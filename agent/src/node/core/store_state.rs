@@ -91,11 +91,14 @@ impl StoreState {
     pub(super) fn needs_saved_state(&self, list: &DecodedList, own_node: &str) -> bool {
         let has_bad = || list.bad.iter().any(|bad| !bad.is_used);
         let has_more = |saved: &MirrorSummary| {
-            saved.entries >= list.entries.len() + MIN_DELETIONS || saved.has_key && !list.has(own_node)
+            saved.entries >= list.entries.len() + MIN_DELETIONS
+                || saved.has_key && !list.has(own_node)
         };
         !self.is_synced
             && self.mirror.is_some()
-            && (list.entries.len() < SMALL_LIST || has_bad() || self.saved.as_ref().is_none_or(has_more))
+            && (list.entries.len() < SMALL_LIST
+                || has_bad()
+                || self.saved.as_ref().is_none_or(has_more))
     }
 }
 
@@ -109,9 +112,18 @@ mod tests {
 
     fn list(count: usize, has_own_node: bool) -> DecodedList {
         let key = |number| {
-            if has_own_node && number == 0 { OWN_NODE.to_owned() } else { format!("/z/{number:05}") }
+            if has_own_node && number == 0 {
+                OWN_NODE.to_owned()
+            } else {
+                format!("/z/{number:05}")
+            }
         };
-        let entry = |key| Entry { key, value: "{}".into(), create_revision: 1, mod_revision: 1 };
+        let entry = |key| Entry {
+            key,
+            value: "{}".into(),
+            create_revision: 1,
+            mod_revision: 1,
+        };
         let mut list = DecodedList::default();
         list.entries.add((0..count).map(key).map(entry).collect());
         list

@@ -22,7 +22,10 @@ impl UnservedWorkloads {
     pub(super) fn replace(&mut self, workloads: Vec<Problem>, now: Instant) {
         let before = std::mem::take(&mut self.due);
         let due = |workload| {
-            let due = before.get(&workload).copied().unwrap_or(Some(now + CONTROLLER_LIMIT));
+            let due = before
+                .get(&workload)
+                .copied()
+                .unwrap_or(Some(now + CONTROLLER_LIMIT));
             (workload, due)
         };
         self.due = workloads.into_iter().map(due).collect();
@@ -38,7 +41,11 @@ impl UnservedWorkloads {
         for due in self.due.values_mut() {
             due.take_if(|due| *due <= now);
         }
-        self.due.iter().filter(|(_, due)| due.is_none()).map(|(workload, _)| workload.clone()).collect()
+        self.due
+            .iter()
+            .filter(|(_, due)| due.is_none())
+            .map(|(workload, _)| workload.clone())
+            .collect()
     }
 }
 
@@ -62,15 +69,28 @@ mod tests {
         let mut unserved = UnservedWorkloads::default();
         unserved.replace(vec![a.clone()], start);
         unserved.replace(vec![a.clone(), b.clone()], start + 6 * second);
-        assert_eq!(unserved.deadline(), Some(start + CONTROLLER_LIMIT), "another one does not extend it");
-        assert_eq!(unserved.take_due(start + CONTROLLER_LIMIT), slice::from_ref(&a));
+        assert_eq!(
+            unserved.deadline(),
+            Some(start + CONTROLLER_LIMIT),
+            "another one does not extend it"
+        );
+        assert_eq!(
+            unserved.take_due(start + CONTROLLER_LIMIT),
+            slice::from_ref(&a)
+        );
         unserved.replace(vec![a.clone(), b.clone()], start + 12 * second);
         assert_eq!(unserved.take_due(start + 12 * second), slice::from_ref(&a));
-        assert_eq!(unserved.deadline(), Some(start + 6 * second + CONTROLLER_LIMIT));
+        assert_eq!(
+            unserved.deadline(),
+            Some(start + 6 * second + CONTROLLER_LIMIT)
+        );
         // One that was served meanwhile has its whole time again.
         unserved.replace(vec![b.clone()], start + 16 * second);
         unserved.replace(vec![a, b.clone()], start + 17 * second);
         assert_eq!(unserved.take_due(start + 17 * second), [b]);
-        assert_eq!(unserved.deadline(), Some(start + 17 * second + CONTROLLER_LIMIT));
+        assert_eq!(
+            unserved.deadline(),
+            Some(start + 17 * second + CONTROLLER_LIMIT)
+        );
     }
 }

@@ -79,7 +79,12 @@ struct RendererVerification {
 impl Verifications {
     /// For these renderers; without an interval nothing is verified.
     pub(super) fn new(renderers: Vec<Arc<str>>, interval: Option<Duration>, now: Instant) -> Self {
-        let Some(interval) = interval else { return Self { interval: Duration::ZERO, all: Vec::new() } };
+        let Some(interval) = interval else {
+            return Self {
+                interval: Duration::ZERO,
+                all: Vec::new(),
+            };
+        };
         let new = |renderer| RendererVerification {
             renderer,
             is_busy: false,
@@ -88,12 +93,19 @@ impl Verifications {
             confirmation: Confirmation::default(),
             view: VerificationView::default(),
         };
-        Self { interval, all: renderers.into_iter().map(new).collect() }
+        Self {
+            interval,
+            all: renderers.into_iter().map(new).collect(),
+        }
     }
 
     /// When the next reading is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.all.iter().filter(|state| !state.is_busy).map(|state| state.next).min()
+        self.all
+            .iter()
+            .filter(|state| !state.is_busy)
+            .map(|state| state.next)
+            .min()
     }
 
     /// The renderers to be read now. `calls_if_settled` returns after how many calls one has applied everything. Others wait: changes
@@ -104,7 +116,11 @@ impl Verifications {
         calls_if_settled: impl Fn(&str) -> Option<u64>,
     ) -> Vec<Arc<str>> {
         let mut due = Vec::new();
-        for state in self.all.iter_mut().filter(|state| !state.is_busy && state.next <= now) {
+        for state in self
+            .all
+            .iter_mut()
+            .filter(|state| !state.is_busy && state.next <= now)
+        {
             state.next = now + REREAD_DELAY;
             let calls_if_settled = calls_if_settled(&state.renderer);
             state.is_busy = calls_if_settled.is_some();
@@ -126,7 +142,10 @@ impl Verifications {
         now: Now,
     ) -> Option<Result<VerificationResult, String>> {
         let interval = self.interval;
-        let state = self.all.iter_mut().find(|state| state.renderer == report.renderer)?;
+        let state = self
+            .all
+            .iter_mut()
+            .find(|state| state.renderer == report.renderer)?;
         state.is_busy = false;
         state.next = now.instant + REREAD_DELAY;
         let during_changes = calls_if_settled? != state.read_after;
@@ -155,7 +174,10 @@ impl Verifications {
 
     /// The last verification of a renderer; none if it is not verified.
     pub(super) fn view(&self, renderer: &str) -> Option<VerificationView> {
-        self.all.iter().find(|state| &*state.renderer == renderer).map(|state| state.view.clone())
+        self.all
+            .iter()
+            .find(|state| &*state.renderer == renderer)
+            .map(|state| state.view.clone())
     }
 }
 

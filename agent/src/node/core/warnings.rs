@@ -47,11 +47,19 @@ pub struct Warning {
 impl Warnings {
     /// None yet, for this store.
     pub(super) fn of_store(store: &str) -> Self {
-        Self { places: Places::of_store(store), ..Self::default() }
+        Self {
+            places: Places::of_store(store),
+            ..Self::default()
+        }
     }
 
     /// Updates the warnings of values with these statuses. One that cannot be used keeps those of its last good state.
-    pub(super) fn update_values(&mut self, statuses: &[ValueStatus], warnings: Vec<Problem>, now: Now) {
+    pub(super) fn update_values(
+        &mut self,
+        statuses: &[ValueStatus],
+        warnings: Vec<Problem>,
+        now: Now,
+    ) {
         if self.values.is_empty() && warnings.is_empty() {
             return;
         }
@@ -61,14 +69,22 @@ impl Warnings {
             ValueStatus::Bad(_) | ValueStatus::Superseded => None,
         });
         let keys: BTreeSet<&str> = keys.collect();
-        let before: Vec<Problem> =
-            keys.iter().flat_map(|key| of_source(&self.values, key)).cloned().collect();
+        let before: Vec<Problem> = keys
+            .iter()
+            .flat_map(|key| of_source(&self.values, key))
+            .cloned()
+            .collect();
         let changes = replace(&mut self.values, before, warnings, now);
         self.log(&changes, now);
     }
 
     /// Replaces those of all values, except those with one of the keys `kept`.
-    pub(super) fn replace_values(&mut self, warnings: Vec<Problem>, kept: &BTreeSet<String>, now: Now) {
+    pub(super) fn replace_values(
+        &mut self,
+        warnings: Vec<Problem>,
+        kept: &BTreeSet<String>,
+        now: Now,
+    ) {
         let is_replaced = |warning: &&Problem| !kept.contains(&warning.source);
         let before: Vec<Problem> = self.values.keys().filter(is_replaced).cloned().collect();
         let changes = replace(&mut self.values, before, warnings, now);
@@ -91,11 +107,20 @@ impl Warnings {
     fn log(&mut self, Changes { new, gone }: &Changes, now: Now) {
         for (problems, is_new) in [(gone, false), (new, true)] {
             for problem in problems.iter().take_while(|_| self.log.allow(now.instant)) {
-                let Problem { source, object, field, reason, .. } = self.places.shown_problem(problem);
+                let Problem {
+                    source,
+                    object,
+                    field,
+                    reason,
+                    ..
+                } = self.places.shown_problem(problem);
                 if is_new {
                     warn!(
                         source,
-                        object, field, reason, "a warning about an object that is used all the same"
+                        object,
+                        field,
+                        reason,
+                        "a warning about an object that is used all the same"
                     );
                 } else {
                     info!(source, object, field, "a warning is no longer due");
@@ -112,10 +137,26 @@ impl Warnings {
     /// The warnings, [`MAX_LISTED`] at most, without the first `skip`.
     pub(super) fn list(&self, skip: usize) -> Vec<Warning> {
         let shown = |(warning, since): (&Problem, &Timestamp)| {
-            let Problem { source, object, field, reason, .. } = self.places.shown_problem(warning);
-            Warning { source, object, field, reason, since: *since }
+            let Problem {
+                source,
+                object,
+                field,
+                reason,
+                ..
+            } = self.places.shown_problem(warning);
+            Warning {
+                source,
+                object,
+                field,
+                reason,
+                since: *since,
+            }
         };
-        let all = self.values.iter().chain(&self.manifests).chain(&self.workloads);
+        let all = self
+            .values
+            .iter()
+            .chain(&self.manifests)
+            .chain(&self.workloads);
         all.skip(skip).take(MAX_LISTED).map(shown).collect()
     }
 }
@@ -138,11 +179,18 @@ fn of_source<'a>(
         reason: String::new(),
         is_warning: false,
     };
-    warnings.range(first..).map(|(warning, _)| warning).take_while(move |warning| warning.source == source)
+    warnings
+        .range(first..)
+        .map(|(warning, _)| warning)
+        .take_while(move |warning| warning.source == source)
 }
 
 /// Replaces all warnings. Those that stay keep their time.
-fn replace_all(warnings: &mut BTreeMap<Problem, Timestamp>, with: Vec<Problem>, now: Now) -> Changes {
+fn replace_all(
+    warnings: &mut BTreeMap<Problem, Timestamp>,
+    with: Vec<Problem>,
+    now: Now,
+) -> Changes {
     let before = warnings.keys().cloned().collect();
     replace(warnings, before, with, now)
 }
@@ -155,11 +203,17 @@ fn replace(
     now: Now,
 ) -> Changes {
     let with: BTreeSet<Problem> = with.into_iter().collect();
-    let gone: Vec<Problem> = before.into_iter().filter(|warning| !with.contains(warning)).collect();
+    let gone: Vec<Problem> = before
+        .into_iter()
+        .filter(|warning| !with.contains(warning))
+        .collect();
     for warning in &gone {
         warnings.remove(warning);
     }
-    let new: Vec<Problem> = with.into_iter().filter(|warning| !warnings.contains_key(warning)).collect();
+    let new: Vec<Problem> = with
+        .into_iter()
+        .filter(|warning| !warnings.contains_key(warning))
+        .collect();
     warnings.extend(new.iter().map(|warning| (warning.clone(), now.time)));
     Changes { new, gone }
 }
@@ -182,7 +236,11 @@ mod tests {
     /// By each way in which they come.
     #[test]
     fn warning_is_logged_when_it_comes_and_when_it_goes() {
-        let now = Now { instant: std::time::Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.0 };
+        let now = Now {
+            instant: std::time::Instant::now(),
+            time: Timestamp::UNIX_EPOCH,
+            random: 0.0,
+        };
         let replace: [fn(&mut Warnings, Vec<Problem>, Now); 4] = [
             |all, warnings, now| {
                 all.update_values(&[ValueStatus::Good("/a".to_owned())], warnings, now);
@@ -222,7 +280,11 @@ mod tests {
             (4, &["f", "g"], &[("f", 4), ("g", 2)]),
         ] {
             let time = Timestamp::from_second(second).unwrap();
-            let now = Now { instant: std::time::Instant::now(), time, random: 0.0 };
+            let now = Now {
+                instant: std::time::Instant::now(),
+                time,
+                random: 0.0,
+            };
             warnings.replace_manifests(fields.iter().copied().map(warning).collect(), now);
             let listed = warnings.list(0);
             let times: Vec<(&str, i64)> = listed
@@ -242,10 +304,23 @@ mod tests {
             reason: "r".to_owned(),
             is_warning: true,
         };
-        let all = [warning("/a", None), warning("/b", None), warning("/b", Some("f")), warning("/b1", None)];
-        let warnings: BTreeMap<Problem, Timestamp> =
-            all.iter().map(|warning| (warning.clone(), Timestamp::UNIX_EPOCH)).collect();
-        assert_eq!(of_source(&warnings, "/b").collect::<Vec<_>>(), [&all[1], &all[2]]);
-        assert_eq!(of_source(&warnings, "/").count() + of_source(&warnings, "/c").count(), 0);
+        let all = [
+            warning("/a", None),
+            warning("/b", None),
+            warning("/b", Some("f")),
+            warning("/b1", None),
+        ];
+        let warnings: BTreeMap<Problem, Timestamp> = all
+            .iter()
+            .map(|warning| (warning.clone(), Timestamp::UNIX_EPOCH))
+            .collect();
+        assert_eq!(
+            of_source(&warnings, "/b").collect::<Vec<_>>(),
+            [&all[1], &all[2]]
+        );
+        assert_eq!(
+            of_source(&warnings, "/").count() + of_source(&warnings, "/c").count(),
+            0
+        );
     }
 }

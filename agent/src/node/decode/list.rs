@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use contiv_external_workloads::{DerivedList, DerivedSlices, derived};
-use contiv_model::{Event, Object, ObjectKey, Resync, parallel::in_shares, processor::StringInterner, wire};
+use contiv_model::{
+    Event, Object, ObjectKey, Resync, parallel::in_shares, processor::StringInterner, wire,
+};
 use contiv_proto::Key;
 use contiv_store::{Entry, PackedEntries, Problem, Saved};
 
@@ -69,14 +71,22 @@ impl ListDecoder {
         let pieces: Vec<&[Entry]> = entries.chunks(ENTRIES_PER_PIECE).collect();
         let decode_share = |share: &[&[Entry]]| {
             let mut names = StringInterner::default();
-            share.iter().map(|entries| decode_all(entries, &mut names)).collect::<Vec<_>>()
+            share
+                .iter()
+                .map(|entries| decode_all(entries, &mut names))
+                .collect::<Vec<_>>()
         };
         let list = &mut self.0;
         let decoded = in_shares(&pieces, PIECES_PER_THREAD, decode_share);
         let mut decoded: Vec<_> = decoded.into_iter().flatten().collect();
         let objects = decoded.iter_mut().flat_map(|values| &mut values.objects);
         objects.for_each(|object| list.names.share(object));
-        for DecodedValues { objects, bad, warnings } in decoded {
+        for DecodedValues {
+            objects,
+            bad,
+            warnings,
+        } in decoded
+        {
             list.resync.objects.extend(objects);
             list.bad.extend(bad);
             list.warnings.extend(warnings);
@@ -85,7 +95,8 @@ impl ListDecoder {
 
     /// Adds slices of external workloads, when all pages are there.
     pub(super) fn derive(&mut self, slices: &mut DerivedSlices, revision: i64) {
-        let DerivedList { replaced, entries } = slices.list(&derived::inputs(&self.0.entries), revision);
+        let DerivedList { replaced, entries } =
+            slices.list(&derived::inputs(&self.0.entries), revision);
         // A derived slice takes the place of one that has its name.
         let derived = entries.iter().map(|entry| entry.key.clone());
         let replaced: BTreeSet<String> = replaced.into_iter().chain(derived).collect();
@@ -94,8 +105,13 @@ impl ListDecoder {
             let objects: BTreeSet<ObjectKey> = replaced.iter().filter_map(of_key).collect();
             self.0.entries.retain(|key| !replaced.contains(key));
             self.0.bad.retain(|bad| !replaced.contains(&bad.key));
-            self.0.warnings.retain(|warning| !replaced.contains(&warning.source));
-            self.0.resync.objects.retain(|object| !objects.contains(&object.key()));
+            self.0
+                .warnings
+                .retain(|warning| !replaced.contains(&warning.source));
+            self.0
+                .resync
+                .objects
+                .retain(|object| !objects.contains(&object.key()));
         }
         self.add(entries);
     }
@@ -112,7 +128,11 @@ impl ListDecoder {
 
     /// The complete list, as read at this revision.
     pub fn finish(self, revision: i64, problems: Vec<Problem>) -> DecodedList {
-        let mut list = DecodedList { revision, problems, ..self.0 };
+        let mut list = DecodedList {
+            revision,
+            problems,
+            ..self.0
+        };
         list.bad.sort_by(|one, other| one.key.cmp(&other.key));
         let unused = list.bad.iter().filter(|bad| !bad.is_used);
         list.resync.undecodable = unused.filter_map(|bad| bad.object.clone()).collect();
@@ -134,7 +154,12 @@ fn decode_all(entries: &[Entry], names: &mut StringInterner) -> DecodedValues {
     let mut all_warnings = Vec::new();
     for entry in entries {
         match decode(entry) {
-            DecodedValue::Good { event: Event::Put(mut object), partly, warnings, .. } => {
+            DecodedValue::Good {
+                event: Event::Put(mut object),
+                partly,
+                warnings,
+                ..
+            } => {
                 names.share(&mut object);
                 objects.push(object);
                 bad.extend(partly.map(|bad| *bad));
@@ -144,7 +169,11 @@ fn decode_all(entries: &[Entry], names: &mut StringInterner) -> DecodedValues {
             DecodedValue::Bad(value) => bad.push(value),
         }
     }
-    DecodedValues { objects, bad, warnings: all_warnings }
+    DecodedValues {
+        objects,
+        bad,
+        warnings: all_warnings,
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +186,12 @@ mod tests {
 
     fn entry(name: &str, value: &str) -> Entry {
         let key = Key::new(Kind::Service, "default", name).unwrap().to_path();
-        Entry { key, value: value.to_owned().into(), create_revision: 1, mod_revision: 1 }
+        Entry {
+            key,
+            value: value.to_owned().into(),
+            create_revision: 1,
+            mod_revision: 1,
+        }
     }
 
     fn decoded<'a>(pages: impl IntoIterator<Item = &'a [Entry]>) -> DecodedList {
@@ -171,10 +205,14 @@ mod tests {
     #[test]
     fn large_page_is_decoded_whole_and_bad_values_are_named() {
         let count = ENTRIES_PER_PIECE * PIECES_PER_THREAD * 3 + 7;
-        let mut entries: Vec<Entry> =
-            (0..count).map(|i| entry(&format!("s{i:05}"), r#"{"cluster_ip":"None"}"#)).collect();
+        let mut entries: Vec<Entry> = (0..count)
+            .map(|i| entry(&format!("s{i:05}"), r#"{"cluster_ip":"None"}"#))
+            .collect();
         entries[count / 2] = entry("web", "{");
-        entries.push(Entry { key: "/elsewhere".to_owned(), ..entry("x", "{}") });
+        entries.push(Entry {
+            key: "/elsewhere".to_owned(),
+            ..entry("x", "{}")
+        });
         let DecodedList { resync, bad, .. } = decoded([&entries[..]]);
         assert_eq!(resync.objects.len(), count - 1);
         let web = ObjectKey::Service(ServiceId::new("default", "web"));

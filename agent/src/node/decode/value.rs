@@ -48,7 +48,13 @@ pub(super) enum DecodedValue {
 pub(super) fn decode(entry: &Entry) -> DecodedValue {
     let bad = |object, reason: String| {
         let is_empty = entry.value.is_empty();
-        DecodedValue::Bad(BadValue { key: entry.key.clone(), object, reason, is_used: false, is_empty })
+        DecodedValue::Bad(BadValue {
+            key: entry.key.clone(),
+            object,
+            reason,
+            is_used: false,
+            is_empty,
+        })
     };
     let key = match Key::parse(&entry.key) {
         Ok(Some(key)) => key,
@@ -61,7 +67,11 @@ pub(super) fn decode(entry: &Entry) -> DecodedValue {
         return bad(wire::object_key(&key), reason);
     }
     match wire::decode_all(&key, &entry.value, entry.create_revision) {
-        Ok(Decoded { object, findings: Findings { invalid, warnings }, triggered }) => {
+        Ok(Decoded {
+            object,
+            findings: Findings { invalid, warnings },
+            triggered,
+        }) => {
             let partly = (!invalid.is_empty()).then(|| BadValue {
                 key: entry.key.clone(),
                 object: object.as_ref().map(Object::key),
@@ -101,7 +111,10 @@ fn join(key: &Key, invalid: &[FieldError]) -> String {
 
 /// The deletion of a key that names no object changes nothing.
 pub(super) fn decode_deletion(key: &str) -> DecodedValue {
-    let object = Key::parse(key).ok().flatten().and_then(|key| wire::object_key(&key));
+    let object = Key::parse(key)
+        .ok()
+        .flatten()
+        .and_then(|key| wire::object_key(&key));
     object.map_or(DecodedValue::Ignored, |object| DecodedValue::Good {
         event: Event::Delete(object),
         triggered: None,

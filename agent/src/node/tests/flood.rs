@@ -16,17 +16,27 @@ const MOST_BYTES: usize = 64 << 20;
 
 fn resident_bytes() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    statm
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+        * 4096
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn flood_of_changes_of_one_key_costs_bounded_memory() {
-    let seconds = env::var("CONTIV_FLOOD_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    let seconds = env::var("CONTIV_FLOOD_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(2);
     let first = vec![service("web", 1), slice("web", 1)];
     let harness = Harness::start(vec![], vec![snapshot(1, first)]);
     harness.renderer("dry-run", |view| view.ready).await;
-    let changes: Vec<_> =
-        (0..CHANGES_PER_BATCH).map(|i| put(slice("web", u8::try_from(i % 200).unwrap()))).collect();
+    let changes: Vec<_> = (0..CHANGES_PER_BATCH)
+        .map(|i| put(slice("web", u8::try_from(i % 200).unwrap())))
+        .collect();
     let before = resident_bytes();
     let (mut most, mut slowest) = (0, Duration::ZERO);
     let start = Instant::now();
@@ -42,10 +52,14 @@ async fn flood_of_changes_of_one_key_costs_bounded_memory() {
         slowest = slowest.max(asked.elapsed());
         most = most.max(resident_bytes());
     }
-    let rate =
-        u128::try_from(batches * CHANGES_PER_BATCH * 1000).unwrap() / start.elapsed().as_millis().max(1);
-    harness.deliver(batch(i64::MAX, vec![put(slice("web", 222))])).await;
-    harness.renderer("dry-run", |view| view.applied_revision == i64::MAX).await;
+    let rate = u128::try_from(batches * CHANGES_PER_BATCH * 1000).unwrap()
+        / start.elapsed().as_millis().max(1);
+    harness
+        .deliver(batch(i64::MAX, vec![put(slice("web", 222))]))
+        .await;
+    harness
+        .renderer("dry-run", |view| view.applied_revision == i64::MAX)
+        .await;
     let history = harness.history(|_| true).await;
     let growth = most.saturating_sub(before);
     println!(

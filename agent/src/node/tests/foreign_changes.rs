@@ -27,10 +27,16 @@ async fn foreign_change_is_undone_by_its_renderer_and_recorded() {
     let records = harness.history(is_applied).await;
     let change = records.last().unwrap();
     assert_eq!(change.kind, "foreign-change");
-    assert_eq!(change.description, "dataplane of renderer test: an unknown process deleted something");
+    assert_eq!(
+        change.description,
+        "dataplane of renderer test: an unknown process deleted something"
+    );
     assert_eq!(change.renderers.len(), 1, "the others have nothing to do");
     let view = harness.renderer("test", |view| view.state == "idle").await;
-    assert_eq!((view.foreign_changes, view.damped, view.pending), (1, false, "nothing"));
+    assert_eq!(
+        (view.foreign_changes, view.damped, view.pending),
+        (1, false, "nothing")
+    );
     assert_eq!(view.last_report.unwrap().call, "heal");
     let text = harness.metrics.text(Exposition::Prometheus).unwrap();
     for expected in [
@@ -55,8 +61,13 @@ async fn store_changes_are_applied_while_repairs_wait() {
     }
     renderer.inject_foreign_change("deleted something");
     renderer.inject_foreign_change("deleted something else");
-    let waits = harness.renderer("test", |view| view.foreign_changes == STORM as u64 + 2).await;
-    assert_eq!((waits.state, waits.pending, waits.damped), ("damped", "repair", true));
+    let waits = harness
+        .renderer("test", |view| view.foreign_changes == STORM as u64 + 2)
+        .await;
+    assert_eq!(
+        (waits.state, waits.pending, waits.damped),
+        ("damped", "repair", true)
+    );
     assert!(waits.repair_in_ms.is_some());
 
     harness.deliver(batch(8, vec![put(slice("web", 2))])).await;
@@ -65,8 +76,15 @@ async fn store_changes_are_applied_while_repairs_wait() {
     let view = harness.renderer("test", |view| view.state == "idle").await;
     assert_eq!((view.applied_revision, view.repair_in_ms), (8, None));
     let records = harness.history(|_| true).await;
-    let recorded = records.iter().filter(|record| record.kind == "foreign-change").count();
-    assert_eq!(recorded, STORM + 1, "what comes while a repair is due is only counted");
+    let recorded = records
+        .iter()
+        .filter(|record| record.kind == "foreign-change")
+        .count();
+    assert_eq!(
+        recorded,
+        STORM + 1,
+        "what comes while a repair is due is only counted"
+    );
 }
 
 #[tokio::test]
@@ -120,15 +138,37 @@ async fn watch_that_cannot_be_started_again_leads_to_a_resync() {
     renderer.refuse_watches();
     renderer.end_watch();
     let expected = Call::Resync(names(&["web"]));
-    assert_eq!(renderer.call().await, expected, "the renderer does not know what it missed");
-    assert!(!harness.renderer("test", |view| view.state == "idle").await.watched);
+    assert_eq!(
+        renderer.call().await,
+        expected,
+        "the renderer does not know what it missed"
+    );
+    assert!(
+        !harness
+            .renderer("test", |view| view.state == "idle")
+            .await
+            .watched
+    );
 
     renderer.allow_watches();
-    harness.requests.send(Request::Input(Input::Resync { cause: "test" })).await.unwrap();
+    harness
+        .requests
+        .send(Request::Input(Input::Resync { cause: "test" }))
+        .await
+        .unwrap();
     assert_eq!(renderer.call().await, expected);
-    assert!(harness.renderer("test", |view| view.state == "idle").await.watched);
+    assert!(
+        harness
+            .renderer("test", |view| view.state == "idle")
+            .await
+            .watched
+    );
     renderer.inject_foreign_change("deleted something");
-    assert_eq!(renderer.call().await, Call::Heal, "it knows again what was changed");
+    assert_eq!(
+        renderer.call().await,
+        Call::Heal,
+        "it knows again what was changed"
+    );
 }
 
 #[tokio::test]
@@ -138,10 +178,25 @@ async fn ended_watch_is_started_again() {
     renderer.call().await;
     harness.renderer("test", |view| view.ready).await;
     renderer.end_watch();
-    assert_eq!(renderer.call().await, Call::Heal, "something may have been missed");
+    assert_eq!(
+        renderer.call().await,
+        Call::Heal,
+        "something may have been missed"
+    );
     let records = harness.history(is_applied).await;
-    assert!(records.last().unwrap().description.contains("failure injected by the test"));
-    assert!(harness.renderer("test", |view| view.state == "idle").await.watched);
+    assert!(
+        records
+            .last()
+            .unwrap()
+            .description
+            .contains("failure injected by the test")
+    );
+    assert!(
+        harness
+            .renderer("test", |view| view.state == "idle")
+            .await
+            .watched
+    );
 
     // The same for a renderer that has panicked.
     renderer.set(Mode::Panic);

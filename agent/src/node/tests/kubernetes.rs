@@ -28,7 +28,10 @@ async fn kinds(harness: &Harness, count: usize) -> Vec<&'static str> {
 async fn versions_that_expire_within_watches_are_one_event() {
     let server = ApiServer::start().unwrap();
     server.put(service("a", "10.96.0.1")).unwrap();
-    let address = KubeAddress { kubeconfig: Some(server.kubeconfig().unwrap()), ..KubeAddress::default() };
+    let address = KubeAddress {
+        kubeconfig: Some(server.kubeconfig().unwrap()),
+        ..KubeAddress::default()
+    };
     let store = KubeStore::new(address, &Scope::node("n1", "", &KubeAddress::default()));
     let (mut events, _handle) = Feed::start_paged(Arc::new(store), ROOT);
     let harness = Harness::start(vec![], vec![]);
@@ -53,7 +56,9 @@ async fn versions_that_expire_within_watches_are_one_event() {
     server.put(service("d", "10.96.0.4")).unwrap();
     assert_eq!(
         kinds(&harness, 6).await,
-        ["snapshot", "change", "snapshot", "change", "snapshot", "change"],
+        [
+            "snapshot", "change", "snapshot", "change", "snapshot", "change"
+        ],
         "one event for each, and no outage"
     );
 }

@@ -17,8 +17,8 @@ use crate::{
     health::HealthCheckView,
     metrics::ServiceSizes,
     test_support::{
-        Call, Harness, STORE, TEST_TIMEOUT, TestRenderer, bad_service, load_balancer, local_slice, loopback,
-        node, service, slice, snapshot,
+        Call, Harness, STORE, TEST_TIMEOUT, TestRenderer, bad_service, load_balancer, local_slice,
+        loopback, node, service, slice, snapshot,
     },
 };
 
@@ -55,8 +55,12 @@ fn stored() -> Vec<Entry> {
 
 fn save(folder: &Path, entries: Vec<Entry>) {
     let (mut mirror, _) = Mirror::open(folder, STORE).expect("a mirror");
-    let good = entries.into_iter().filter(|entry| !entry.key.contains("bad"));
-    mirror.replace(7, good.map(Ok), &BTreeSet::new()).expect("saved");
+    let good = entries
+        .into_iter()
+        .filter(|entry| !entry.key.contains("bad"));
+    mirror
+        .replace(7, good.map(Ok), &BTreeSet::new())
+        .expect("saved");
 }
 
 /// Starts an agent with this folder and this list, and collects its outputs.
@@ -67,20 +71,36 @@ async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
     let rendered = test_renderer.call().await;
     let mut renderers = Vec::new();
     for name in ["test", "dry-run"] {
-        let view = harness.renderer(name, |view| view.ready && view.state == "idle").await;
+        let view = harness
+            .renderer(name, |view| view.ready && view.state == "idle")
+            .await;
         renderers.push((view.name.to_string(), view.ready, view.applied_revision));
     }
     let records = harness.history(|records| !records.is_empty()).await;
-    let Record { kind, changed, services, .. } = records[0].clone();
+    let Record {
+        kind,
+        changed,
+        services,
+        ..
+    } = records[0].clone();
     let quarantined = harness.ask(move |core| core.quarantine(0)).await;
     let (reply, health_checks) = oneshot::channel();
-    harness.health_checks.send(reply).await.expect("the server runs");
+    harness
+        .health_checks
+        .send(reply)
+        .await
+        .expect("the server runs");
     let is_up_to_date = harness.proxy_health.borrow().is_up_to_date(Instant::now());
     let status = harness.status().await;
     let outputs = Outputs {
         health_checks: health_checks.await.expect("the server answers"),
         is_up_to_date,
-        status: (status.ready, status.synced, status.from_mirror, status.revision),
+        status: (
+            status.ready,
+            status.synced,
+            status.from_mirror,
+            status.revision,
+        ),
         services: format!("{:?}", harness.ask(Core::services).await),
         snapshot: format!("{:?}", harness.ask(Core::snapshot).await),
         sizes: format!("{:?}", harness.ask(ServiceSizes::of).await),
@@ -92,7 +112,11 @@ async fn outputs(folder: &Path, list: FeedEvent) -> Outputs {
         renderers,
         rendered,
     };
-    harness.requests.send(Request::Shutdown).await.expect("the node runs");
+    harness
+        .requests
+        .send(Request::Shutdown)
+        .await
+        .expect("the node runs");
     harness.task.await.expect("no panic").expect("a clean end");
     outputs
 }
@@ -103,7 +127,10 @@ async fn warm_mirror_start_reports_same_as_fresh_start() {
     let expected = outputs(fresh.path(), snapshot(8, stored())).await;
     assert_eq!(expected.health_checks.len(), 1, "{expected:#?}");
 
-    let without_web: Vec<Entry> = stored().into_iter().filter(|entry| !entry.key.contains("web")).collect();
+    let without_web: Vec<Entry> = stored()
+        .into_iter()
+        .filter(|entry| !entry.key.contains("web"))
+        .collect();
     for saved in [stored(), without_web, Vec::new()] {
         // The listener of the previous agent closes a moment after it.
         let start = Instant::now();

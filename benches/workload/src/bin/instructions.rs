@@ -7,7 +7,10 @@ use contiv_model::{ChangeSet, Event, Processor};
 use contiv_renderer::nftables::offline::OfflineTable;
 use contiv_workload::{UndecodableValue, Variant, Workload};
 
-const WORKLOAD: Workload = Workload { services: 1000, backends: 4 };
+const WORKLOAD: Workload = Workload {
+    services: 1000,
+    backends: 4,
+};
 /// A limit that no batch of this workload reaches.
 const BATCH_LIMIT: usize = 1 << 28;
 

@@ -17,14 +17,23 @@ impl ConnectorConfig {
     /// The problems, a line each, beginning with the key.
     pub(super) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        problems.extend(name::check(&self.namespace).err().map(|reason| format!("namespace: {reason}")));
+        problems.extend(
+            name::check(&self.namespace)
+                .err()
+                .map(|reason| format!("namespace: {reason}")),
+        );
         let mut families = BTreeSet::new();
         for (i, range) in self.cluster_ip_ranges.iter().enumerate() {
             let key = format!("cluster-ip-ranges[{i}]");
-            problems.extend(check_range(*range).err().map(|reason| format!("{key}: {reason}")));
+            problems.extend(
+                check_range(*range)
+                    .err()
+                    .map(|reason| format!("{key}: {reason}")),
+            );
             if !families.insert(range.is_ipv4()) {
-                problems
-                    .push(format!("{key}: {range} is the second of its family; name at most one of each"));
+                problems.push(format!(
+                    "{key}: {range} is the second of its family; name at most one of each"
+                ));
             }
         }
         if !SYNC_PERIODS.contains(&self.sync_period) {
@@ -36,10 +45,17 @@ impl ConnectorConfig {
         let mut names = BTreeSet::new();
         for (i, registry) in self.registries.iter().enumerate() {
             let key = format!("registries[{i}]");
-            problems.extend(registry.problems().into_iter().map(|problem| format!("{key}{problem}")));
+            problems.extend(
+                registry
+                    .problems()
+                    .into_iter()
+                    .map(|problem| format!("{key}{problem}")),
+            );
             if !names.insert(&registry.name) {
-                problems
-                    .push(format!("{key}.name: there is another registry {:?}; rename one", registry.name));
+                problems.push(format!(
+                    "{key}.name: there is another registry {:?}; rename one",
+                    registry.name
+                ));
             }
         }
         problems
@@ -49,8 +65,16 @@ impl ConnectorConfig {
 impl RegistryConfig {
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        problems.extend(name::check(&self.name).err().map(|reason| format!(".name: {reason}")));
-        let kinds = [self.file.is_some(), self.consul.is_some(), self.dns.is_some()];
+        problems.extend(
+            name::check(&self.name)
+                .err()
+                .map(|reason| format!(".name: {reason}")),
+        );
+        let kinds = [
+            self.file.is_some(),
+            self.consul.is_some(),
+            self.dns.is_some(),
+        ];
         if kinds.into_iter().filter(|is_there| *is_there).count() != 1 {
             problems.push(": give it one of file, consul and dns".to_owned());
         }
@@ -58,8 +82,9 @@ impl RegistryConfig {
             // As it will be used, next to a name.
             let around = format!("x{part}x");
             if name::check(&around).is_err() {
-                problems
-                    .push(format!(".{key}: {part:?} holds what no name may hold; use a to z, 0 to 9 and -"));
+                problems.push(format!(
+                    ".{key}: {part:?} holds what no name may hold; use a to z, 0 to 9 and -"
+                ));
             }
         }
         if self.service_port == Some(0) {
@@ -68,10 +93,18 @@ impl RegistryConfig {
         if let Some(file) = &self.file
             && file.file_name().is_none()
         {
-            problems.push(format!(".file: {:?} is not the path of a file", file.display()));
+            problems.push(format!(
+                ".file: {:?} is not the path of a file",
+                file.display()
+            ));
         }
         if let Some(consul) = &self.consul {
-            problems.extend(consul.problems().into_iter().map(|problem| format!(".consul.{problem}")));
+            problems.extend(
+                consul
+                    .problems()
+                    .into_iter()
+                    .map(|problem| format!(".consul.{problem}")),
+            );
         }
         if self.host_names == HostNames::Resolve && !cfg!(feature = "dns") {
             problems.push(
@@ -80,7 +113,11 @@ impl RegistryConfig {
             );
         }
         if let Some(dns) = &self.dns {
-            problems.extend(dns.problems().into_iter().map(|problem| format!(".dns{problem}")));
+            problems.extend(
+                dns.problems()
+                    .into_iter()
+                    .map(|problem| format!(".dns{problem}")),
+            );
         }
         problems
     }
@@ -103,7 +140,10 @@ impl DnsConfig {
     #[cfg(not(feature = "dns"))]
     #[expect(clippy::unused_self, reason = "with the feature it is asked")]
     fn problems(&self) -> Vec<String> {
-        vec![": this contiv was built without the cargo feature dns; take a build with it".to_owned()]
+        vec![
+            ": this contiv was built without the cargo feature dns; take a build with it"
+                .to_owned(),
+        ]
     }
 }
 
@@ -131,11 +171,18 @@ impl ConsulConfig {
             ));
         }
         match (&self.cert_file, &self.key_file) {
-            (Some(_), None) => problems.push("cert-file: it is of no use without key-file".to_owned()),
-            (None, Some(_)) => problems.push("key-file: it is of no use without cert-file".to_owned()),
+            (Some(_), None) => {
+                problems.push("cert-file: it is of no use without key-file".to_owned());
+            }
+            (None, Some(_)) => {
+                problems.push("key-file: it is of no use without cert-file".to_owned());
+            }
             _ => {}
         }
-        if self.wait.is_some_and(|wait| wait < Duration::from_millis(1) || wait > MAX_WAIT) {
+        if self
+            .wait
+            .is_some_and(|wait| wait < Duration::from_millis(1) || wait > MAX_WAIT)
+        {
             problems.push("wait: Consul waits for 1 ms to 10 min".to_owned());
         }
         if self.connections == Some(0) {

@@ -13,7 +13,9 @@ impl ConnectorConfig {
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|error| {
-            ConfigError(vec![format!("failed to read the connector's file {name}: {error}")])
+            ConfigError(vec![format!(
+                "failed to read the connector's file {name}: {error}"
+            )])
         })?;
         Self::parse(&name, &text)
     }
@@ -26,24 +28,41 @@ impl ConnectorConfig {
         let config = toml::Deserializer::parse(text)
             .map_err(|error| parse_error(name, text, "", &error))
             .and_then(|deserializer| {
-                serde_path_to_error::deserialize::<_, Self>(deserializer)
-                    .map_err(|error| parse_error(name, text, &error.path().to_string(), error.inner()))
+                serde_path_to_error::deserialize::<_, Self>(deserializer).map_err(|error| {
+                    parse_error(name, text, &error.path().to_string(), error.inner())
+                })
             })?;
         let problems = config.problems();
         if problems.is_empty() {
             return Ok(config);
         }
-        Err(ConfigError(problems.into_iter().map(|problem| format!("{name}: {problem}")).collect()))
+        Err(ConfigError(
+            problems
+                .into_iter()
+                .map(|problem| format!("{name}: {problem}"))
+                .collect(),
+        ))
     }
 }
 
 /// An error of the TOML parser as `FILE:LINE: KEY: MESSAGE`.
 fn parse_error(name: &str, text: &str, key: &str, error: &toml::de::Error) -> ConfigError {
-    let line = error
-        .span()
-        .map_or(1, |span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
-    let key = if key.is_empty() || key == "." { String::new() } else { format!("{key}: ") };
-    ConfigError(vec![format!("{name}:{line}: {key}{}", error.message().trim())])
+    let line = error.span().map_or(1, |span| {
+        text.bytes()
+            .take(span.start)
+            .filter(|byte| *byte == b'\n')
+            .count()
+            + 1
+    });
+    let key = if key.is_empty() || key == "." {
+        String::new()
+    } else {
+        format!("{key}: ")
+    };
+    ConfigError(vec![format!(
+        "{name}:{line}: {key}{}",
+        error.message().trim()
+    )])
 }
 
 #[cfg(test)]
@@ -51,17 +70,31 @@ mod tests {
     use super::*;
 
     fn problems(text: &str) -> String {
-        ConnectorConfig::parse("c.toml", text).unwrap_err().to_string()
+        ConnectorConfig::parse("c.toml", text)
+            .unwrap_err()
+            .to_string()
     }
 
     #[cfg(feature = "dns")]
     #[test]
     fn example_in_documentation_is_valid() {
         let text = include_str!("../../../../docs/users/connector.md");
-        let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let example = text
+            .split("```toml\n")
+            .nth(1)
+            .unwrap()
+            .split("```")
+            .next()
+            .unwrap();
         let config = ConnectorConfig::parse("connector.md", example).unwrap();
         assert_eq!(config.registries.len(), 3);
-        assert_eq!(config.parts(crate::ConnectorMetrics::default()).registries.len(), 3);
+        assert_eq!(
+            config
+                .parts(crate::ConnectorMetrics::default())
+                .registries
+                .len(),
+            3
+        );
     }
 
     #[cfg(not(feature = "dns"))]
@@ -78,11 +111,16 @@ mod tests {
 
     #[test]
     fn errors_name_file_line_and_key() {
-        let error =
-            problems("namespace = \"x\"\n\n[[registries]]\nname = \"a\"\nconsul = { uri = \"http://c\" }\n");
-        assert!(error.starts_with("c.toml:5: registries[0].consul") && error.contains("uri"), "{error}");
-        let error =
-            problems("[[registries]]\nname = \"a\"\nconsul = { url = \"http://c\", wait = \"long\" }\n");
+        let error = problems(
+            "namespace = \"x\"\n\n[[registries]]\nname = \"a\"\nconsul = { uri = \"http://c\" }\n",
+        );
+        assert!(
+            error.starts_with("c.toml:5: registries[0].consul") && error.contains("uri"),
+            "{error}"
+        );
+        let error = problems(
+            "[[registries]]\nname = \"a\"\nconsul = { url = \"http://c\", wait = \"long\" }\n",
+        );
         assert!(
             error.starts_with("c.toml:3: registries[0].consul.wait: \"long\" is not a duration"),
             "{error}"
@@ -101,7 +139,9 @@ mod tests {
             "http://consul:8500?token=s3cret",
             "http://consul:8500/?token=s3cret#s3cret",
         ] {
-            let error = problems(&format!("[[registries]]\nname = \"a\"\nconsul = {{ url = \"{url}\" }}\n"));
+            let error = problems(&format!(
+                "[[registries]]\nname = \"a\"\nconsul = {{ url = \"{url}\" }}\n"
+            ));
             assert!(
                 error.starts_with("c.toml: registries[0].consul.url: ") && error.contains("consul"),
                 "{error}"
@@ -134,9 +174,16 @@ mod tests {
             "registries[2].consul.cert-file: ",
             "registries[2].consul.wait: ",
             "registries[2].consul.connections: ",
-            if cfg!(feature = "dns") { "registries[3].dns.services.web: " } else { "registries[3].dns: " },
+            if cfg!(feature = "dns") {
+                "registries[3].dns.services.web: "
+            } else {
+                "registries[3].dns: "
+            },
         ] {
-            assert!(error.contains(&format!("c.toml: {expected}")), "{expected} is not in\n{error}");
+            assert!(
+                error.contains(&format!("c.toml: {expected}")),
+                "{expected} is not in\n{error}"
+            );
         }
     }
 }

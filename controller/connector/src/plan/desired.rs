@@ -25,7 +25,10 @@ pub(super) struct DesiredServices<'a> {
     empty_sources: BTreeSet<(&'a str, &'a str)>,
 }
 
-pub(super) fn collect<'a>(registries: &[RegistryState<'a>], namespace: &str) -> DesiredServices<'a> {
+pub(super) fn collect<'a>(
+    registries: &[RegistryState<'a>],
+    namespace: &str,
+) -> DesiredServices<'a> {
     let mut desired = DesiredServices {
         services: BTreeMap::new(),
         problems: Vec::new(),
@@ -94,12 +97,21 @@ impl<'a> DesiredServices<'a> {
         source: &str,
         service: &'s SourceService,
     ) -> Option<Cow<'s, SourceService>> {
-        let RegistryState { name, aggregator, hosts, .. } = registry;
+        let RegistryState {
+            name,
+            aggregator,
+            hosts,
+            ..
+        } = registry;
         if aggregator.excludes(service) {
             return Some(Cow::Borrowed(service));
         }
         let mut resolved = Cow::Borrowed(service);
-        let selected: Vec<_> = service.hosts.iter().filter(|host| aggregator.selects(host)).collect();
+        let selected: Vec<_> = service
+            .hosts
+            .iter()
+            .filter(|host| aggregator.selects(host))
+            .collect();
         let mut left_out = |host: &str, reason: &str| {
             self.add_problem(name, source, format!("left out: {host} {reason}"));
         };
@@ -113,7 +125,10 @@ impl<'a> DesiredServices<'a> {
                 }
             }
             HostNames::ExternalName => {
-                let first = selected.iter().min_by_key(|host| !host.ready).map(|host| &host.address);
+                let first = selected
+                    .iter()
+                    .min_by_key(|host| !host.ready)
+                    .map(|host| &host.address);
                 let is_used = |host: &String| service.instances.is_empty() && first == Some(host);
                 for host in selected.iter().filter(|host| !is_used(&host.address)) {
                     left_out(
@@ -137,12 +152,17 @@ impl<'a> DesiredServices<'a> {
     }
 
     pub(super) fn add_problem(&mut self, registry: &str, service: &str, reason: String) {
-        self.problems.push(Problem { registry: registry.to_owned(), service: service.to_owned(), reason });
+        self.problems.push(Problem {
+            registry: registry.to_owned(),
+            service: service.to_owned(),
+            reason,
+        });
     }
 
     /// True if the registry or the source service of a stored service is unknown, and so is its desired state.
     pub(super) fn is_unknown(&self, registry: &str, source: &str) -> bool {
-        self.unknown_registries.contains(registry) || self.unknown_sources.contains(&(registry, source))
+        self.unknown_registries.contains(registry)
+            || self.unknown_sources.contains(&(registry, source))
     }
 
     /// True if the source service has no instances.

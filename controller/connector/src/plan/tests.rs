@@ -42,7 +42,9 @@ fn stored(store: &StoreContent) -> Stored<'_> {
             }
             Object::Service(service) => {
                 let addresses = stored::addresses(service).into_iter();
-                stored.foreign_addresses.extend(addresses.map(|address| (address, id.clone())));
+                stored
+                    .foreign_addresses
+                    .extend(addresses.map(|address| (address, id.clone())));
                 stored.foreign_services.insert(id);
             }
             Object::Endpoints(endpoints) if endpoints.labels.contains_key(REGISTRY_LABEL) => {
@@ -62,7 +64,10 @@ fn apply(store: &mut StoreContent, plan: &Plan) {
         Change::Update(_) => 1,
         Change::Create(_) => 2,
     };
-    assert!(plan.changes.is_sorted_by_key(rank), "deletes come before updates before creates");
+    assert!(
+        plan.changes.is_sorted_by_key(rank),
+        "deletes come before updates before creates"
+    );
     for change in &plan.changes {
         match change {
             Change::Delete(key) => assert!(store.remove(key).is_some(), "{key} is not there"),

@@ -47,7 +47,9 @@ pub struct Consul {
 impl Consul {
     /// A registry with these options.
     pub fn new(options: ConsulOptions) -> Self {
-        Self { options: Arc::new(options) }
+        Self {
+            options: Arc::new(options),
+        }
     }
 
     async fn run(&self, publisher: &Publisher) -> Result<Infallible, RegistryError> {
@@ -72,7 +74,11 @@ impl Consul {
                     && (options.tag.is_empty() || tags.contains(&options.tag))
                     && (options.exclude_tag.is_empty() || !tags.contains(&options.exclude_tag))
             };
-            let catalog: Catalog = names.into_iter().filter(is_taken).map(|(name, _)| (name, None)).collect();
+            let catalog: Catalog = names
+                .into_iter()
+                .filter(is_taken)
+                .map(|(name, _)| (name, None))
+                .collect();
             handles.retain(|name, watch| {
                 let stays = catalog.contains_key(name);
                 if !stays {
@@ -80,8 +86,11 @@ impl Consul {
                 }
                 stays
             });
-            let new: Vec<String> =
-                catalog.keys().filter(|name| !handles.contains_key(*name)).cloned().collect();
+            let new: Vec<String> = catalog
+                .keys()
+                .filter(|name| !handles.contains_key(*name))
+                .cloned()
+                .collect();
             instances.watched.store(catalog.len(), Ordering::Relaxed);
             publisher.publish(catalog);
             for name in new {
@@ -108,7 +117,10 @@ struct InstanceWatcher {
 impl InstanceWatcher {
     /// Publishes the instances of a service until it is aborted.
     async fn watch(self, name: String) {
-        let path = format!("/v1/health/service/{}", utf8_percent_encode(&name, NON_ALPHANUMERIC));
+        let path = format!(
+            "/v1/health/service/{}",
+            utf8_percent_encode(&name, NON_ALPHANUMERIC)
+        );
         let mut query = BlockingQuery::new(path);
         let mut backoff = backoff();
         loop {

@@ -70,7 +70,13 @@ impl Dns {
             Ok(resolver) => resolver,
             Err(error) => return RegistryError::new("/etc/resolv.conf", error),
         };
-        publisher.announce(self.options.services.keys().map(|name| (name.clone(), None)).collect());
+        publisher.announce(
+            self.options
+                .services
+                .keys()
+                .map(|name| (name.clone(), None))
+                .collect(),
+        );
         let failing = AtomicUsize::new(0);
         let all = self.options.services.len();
         let lookups = self.options.services.iter().map(|(name, record)| {
@@ -115,10 +121,11 @@ fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
         Resolver::builder_tokio()?
     } else {
         let servers = servers.iter().map(|server| {
-            let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-                connection.port = server.port();
-                connection
-            });
+            let connections =
+                [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+                    connection.port = server.port();
+                    connection
+                });
             NameServerConfig::new(server.ip(), true, connections.into())
         });
         let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
@@ -179,9 +186,12 @@ async fn lookup_service(
         .collect();
     let best = records.iter().map(|srv| srv.priority).min();
     // The root as target means that the service is not available there.
-    let used = records.into_iter().filter(|srv| Some(srv.priority) == best && !srv.target.is_root());
+    let used = records
+        .into_iter()
+        .filter(|srv| Some(srv.priority) == best && !srv.target.is_root());
     let targets =
-        join_all(used.map(|srv| async move { (srv.port, addresses(resolver, &srv.target).await) })).await;
+        join_all(used.map(|srv| async move { (srv.port, addresses(resolver, &srv.target).await) }))
+            .await;
     let mut service = SourceService::default();
     let mut valid_for = found.valid_for;
     for (port, addresses) in targets {
@@ -190,12 +200,15 @@ async fn lookup_service(
         valid_for = valid_for.min(addresses.valid_for);
         for ip in addresses.records {
             match address(&ip.to_string()) {
-                Ok(address) if port > 0 => drop(
+                Ok(address) if port > 0 => drop(service.instances.insert(Instance {
+                    protocol: protocol(record),
+                    ..Instance::new(address, port)
+                })),
+                Ok(address) => drop(
                     service
-                        .instances
-                        .insert(Instance { protocol: protocol(record), ..Instance::new(address, port) }),
+                        .unusable
+                        .insert(format!("{record}: {address}: 0 is not a port")),
                 ),
-                Ok(address) => drop(service.unusable.insert(format!("{record}: {address}: 0 is not a port"))),
                 Err(reason) => drop(service.unusable.insert(format!("{record}: {reason}"))),
             }
         }
@@ -203,15 +216,28 @@ async fn lookup_service(
     Ok((service, valid_for.clamp(MIN_INTERVAL, MAX_INTERVAL)))
 }
 
-async fn addresses(resolver: &TokioResolver, target: &Name) -> Result<Records<Vec<IpAddr>>, RegistryError> {
+async fn addresses(
+    resolver: &TokioResolver,
+    target: &Name,
+) -> Result<Records<Vec<IpAddr>>, RegistryError> {
     let v4 = lookup(resolver, target, RecordType::A);
     let v6 = lookup(resolver, target, RecordType::AAAA);
     let (v4, v6) = tokio::try_join!(v4, v6)?;
-    let records: Vec<IpAddr> = v4.records.iter().chain(&v6.records).filter_map(RData::ip_addr).collect();
+    let records: Vec<IpAddr> = v4
+        .records
+        .iter()
+        .chain(&v6.records)
+        .filter_map(RData::ip_addr)
+        .collect();
     // A missing family must not shorten the interval of the other one.
-    let present =
-        [&v4, &v6].into_iter().filter(|known| !known.records.is_empty()).map(|known| known.valid_for);
-    Ok(Records { records, valid_for: present.min().unwrap_or(MAX_NEGATIVE_TTL) })
+    let present = [&v4, &v6]
+        .into_iter()
+        .filter(|known| !known.records.is_empty())
+        .map(|known| known.valid_for);
+    Ok(Records {
+        records,
+        valid_for: present.min().unwrap_or(MAX_NEGATIVE_TTL),
+    })
 }
 
 /// The records of a name; none if there is no such name, or no such record.
@@ -223,7 +249,11 @@ async fn lookup(
     match resolver.lookup(name.clone(), record_type).await {
         Ok(found) => {
             let answers = found.answers();
-            let ttl = answers.iter().map(|record| record.ttl).min().unwrap_or_default();
+            let ttl = answers
+                .iter()
+                .map(|record| record.ttl)
+                .min()
+                .unwrap_or_default();
             Ok(Records {
                 records: answers.iter().map(|record| record.data.clone()).collect(),
                 valid_for: Duration::from_secs(ttl.into()),
@@ -234,8 +264,12 @@ async fn lookup(
             negative_ttl,
             ..
         }))) => {
-            let valid_for = negative_ttl.map_or(MAX_NEGATIVE_TTL, |ttl| Duration::from_secs(ttl.into()));
-            Ok(Records { records: Vec::new(), valid_for: valid_for.min(MAX_NEGATIVE_TTL) })
+            let valid_for =
+                negative_ttl.map_or(MAX_NEGATIVE_TTL, |ttl| Duration::from_secs(ttl.into()));
+            Ok(Records {
+                records: Vec::new(),
+                valid_for: valid_for.min(MAX_NEGATIVE_TTL),
+            })
         }
         Err(error) => Err(RegistryError::new(format!("{record_type} {name}"), error)),
     }
@@ -264,12 +298,16 @@ fn protocol(record: &str) -> Protocol {
 pub fn check_record(record: &str) -> Result<(), String> {
     full_name(record)?;
     let mut labels = record.split('.');
-    let is_service = labels.next().is_some_and(|label| label.len() > 1 && label.starts_with('_'));
+    let is_service = labels
+        .next()
+        .is_some_and(|label| label.len() > 1 && label.starts_with('_'));
     let is_known = matches!(labels.next(), Some("_tcp" | "_udp" | "_sctp"));
     if is_service && is_known && labels.next().is_some_and(|label| !label.is_empty()) {
         return Ok(());
     }
-    Err(format!("{record:?} is not the name of SRV records; write one as in _http._tcp.web.example.org"))
+    Err(format!(
+        "{record:?} is not the name of SRV records; write one as in _http._tcp.web.example.org"
+    ))
 }
 
 #[cfg(test)]
@@ -279,9 +317,14 @@ mod tests {
     #[test]
     fn record_is_named_by_service_and_protocol() {
         assert!(check_record("_dns._udp.example.org").is_ok());
-        for wrong in
-            ["", "web.example.org", "_http.example.org", "_http._quic.example.org", "_http._tcp", "_._tcp.a"]
-        {
+        for wrong in [
+            "",
+            "web.example.org",
+            "_http.example.org",
+            "_http._quic.example.org",
+            "_http._tcp",
+            "_._tcp.a",
+        ] {
             assert!(check_record(wrong).is_err(), "{wrong}");
         }
         assert_eq!(protocol("_dns._udp.example.org"), Protocol::Udp);

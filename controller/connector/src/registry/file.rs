@@ -89,7 +89,13 @@ impl FileRegistry {
     /// None if there is no file.
     fn fingerprint(&self) -> Option<Fingerprint> {
         let of = fs::metadata(&self.path).ok()?;
-        Some([of.mtime(), of.mtime_nsec(), of.ctime_nsec(), of.ino().cast_signed(), of.len().cast_signed()])
+        Some([
+            of.mtime(),
+            of.mtime_nsec(),
+            of.ctime_nsec(),
+            of.ino().cast_signed(),
+            of.len().cast_signed(),
+        ])
     }
 
     fn error(&self, reason: impl ToString) -> RegistryError {
@@ -121,7 +127,13 @@ mod tests {
     async fn slow_file_does_not_block_the_runtime() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("services.yaml");
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
         let (opened, is_opened) = oneshot::channel();
         let (sign, signs) = mpsc::channel();
         let pipe = path.clone();
@@ -140,7 +152,10 @@ mod tests {
             let _ = sign.send(());
         };
         let (catalog, ()) = tokio::join!(registry.read(), give_sign);
-        assert!(writer.join().unwrap(), "the runtime stood still while the file was read");
+        assert!(
+            writer.join().unwrap(),
+            "the runtime stood still while the file was read"
+        );
         assert_eq!(catalog, Ok(Catalog::new()));
     }
 }

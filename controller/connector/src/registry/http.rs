@@ -51,7 +51,10 @@ pub struct Certificates {
 
 impl Certificates {
     fn versions(&self) -> FileVersions {
-        let client = self.client.iter().flat_map(|(certificate, key)| [certificate, key]);
+        let client = self
+            .client
+            .iter()
+            .flat_map(|(certificate, key)| [certificate, key]);
         FileVersions::read(client.chain(&self.ca_file))
     }
 }
@@ -78,7 +81,10 @@ impl HttpClient {
     pub(super) fn new(certificates: &Certificates) -> Result<Self, RegistryError> {
         let versions = certificates.versions();
         let current = Mutex::new((Self::pool(certificates)?, versions));
-        Ok(Self { certificates: certificates.clone(), current })
+        Ok(Self {
+            certificates: certificates.clone(),
+            current,
+        })
     }
 
     fn pool(certificates: &Certificates) -> Result<Pool, RegistryError> {
@@ -98,11 +104,13 @@ impl HttpClient {
                 None => config.with_no_client_auth(),
                 Some((certificate, key)) => {
                     let read_key = PrivateKeyDer::from_pem_file(key);
-                    let read_key =
-                        read_key.map_err(|error| RegistryError::new(key.display().to_string(), error))?;
+                    let read_key = read_key
+                        .map_err(|error| RegistryError::new(key.display().to_string(), error))?;
                     config
                         .with_client_auth_cert(read_certificates(certificate)?, read_key)
-                        .map_err(|error| RegistryError::new(certificate.display().to_string(), error))?
+                        .map_err(|error| {
+                            RegistryError::new(certificate.display().to_string(), error)
+                        })?
                 }
             };
             builder.with_tls_config(config)
@@ -119,7 +127,9 @@ impl HttpClient {
         if versions != current.1 {
             match Self::pool(&self.certificates) {
                 Ok(pool) => current.0 = pool,
-                Err(error) => warn!(%error, "changed certificates cannot be used; those before stay in use"),
+                Err(error) => {
+                    warn!(%error, "changed certificates cannot be used; those before stay in use");
+                }
             }
             current.1 = versions;
         }
@@ -138,17 +148,28 @@ impl HttpClient {
         for (name, value) in headers {
             request = request.header(*name, value);
         }
-        let request = request.body(Empty::new()).map_err(|error| failed(error.to_string()))?;
+        let request = request
+            .body(Empty::new())
+            .map_err(|error| failed(error.to_string()))?;
         let late = |_| failed(format!("no answer within {limit:?}"));
         let mut deadline = Instant::now() + limit;
-        let response = timeout_at(deadline, self.current().request(request)).await.map_err(late)?;
-        let (parts, mut incoming) = response.map_err(|error| failed(chain(&error)))?.into_parts();
+        let response = timeout_at(deadline, self.current().request(request))
+            .await
+            .map_err(late)?;
+        let (parts, mut incoming) = response
+            .map_err(|error| failed(chain(&error)))?
+            .into_parts();
         let (mut body, mut permit) = (Vec::new(), None);
         while let Some(frame) = timeout_at(deadline, incoming.frame()).await.map_err(late)? {
-            let Ok(data) = frame.map_err(|error| failed(chain(&error)))?.into_data() else { continue };
+            let Ok(data) = frame.map_err(|error| failed(chain(&error)))?.into_data() else {
+                continue;
+            };
             let size = body.len() + data.len();
             if size > MAX_RESPONSE_BYTES {
-                return Err(failed(format!("its answer is larger than {} MiB", MAX_RESPONSE_BYTES >> 20)));
+                return Err(failed(format!(
+                    "its answer is larger than {} MiB",
+                    MAX_RESPONSE_BYTES >> 20
+                )));
             }
             if size > SMALL_RESPONSE_BYTES && permit.is_none() {
                 let asked = Instant::now();
@@ -159,7 +180,11 @@ impl HttpClient {
             body.extend_from_slice(&data);
         }
         if parts.status == StatusCode::OK {
-            return Ok(Response { headers: parts.headers, body, _permit: permit });
+            return Ok(Response {
+                headers: parts.headers,
+                body,
+                _permit: permit,
+            });
         }
         let text = String::from_utf8_lossy(&body);
         let text: String = text.trim().chars().take(MAX_ERROR_TEXT).collect();
@@ -176,7 +201,10 @@ fn roots(ca_file: Option<&PathBuf>) -> Result<RootCertStore, RegistryError> {
     roots.add_parsable_certificates(certificates);
     if roots.is_empty() {
         let place = ca_file.map_or("the system".to_owned(), |file| file.display().to_string());
-        return Err(RegistryError::new(place, "there is no certificate that can be trusted"));
+        return Err(RegistryError::new(
+            place,
+            "there is no certificate that can be trusted",
+        ));
     }
     Ok(roots)
 }
@@ -228,8 +256,9 @@ mod tests {
                     let mut line = String::new();
                     BufReader::new(&stream).read_line(&mut line).unwrap();
                     let size: usize = line.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
-                    let head =
-                        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {size}\r\n\r\n");
+                    let head = format!(
+                        "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {size}\r\n\r\n"
+                    );
                     stream.write_all(head.as_bytes()).unwrap();
                     // The client may stop reading.
                     let _ = stream.write_all(&vec![b'a'; size]);
@@ -265,13 +294,20 @@ mod tests {
     async fn large_answers_wait_until_earlier_ones_are_dropped() {
         let url = serve();
         let client = HttpClient::new(&Certificates::default()).unwrap();
-        let get = async |size: usize| client.get(&format!("{url}/{size}"), &[], REQUEST_TIMEOUT).await;
+        let get = async |size: usize| {
+            client
+                .get(&format!("{url}/{size}"), &[], REQUEST_TIMEOUT)
+                .await
+        };
         let mut held = Vec::new();
         for _ in 0..MAX_LARGE_ANSWERS {
             held.push(get(2 * SMALL_RESPONSE_BYTES).await.unwrap());
         }
         let mut waiting = pin!(get(2 * SMALL_RESPONSE_BYTES));
-        assert!(timeout(Duration::from_secs(1), &mut waiting).await.is_err(), "it waits for a permit");
+        assert!(
+            timeout(Duration::from_secs(1), &mut waiting).await.is_err(),
+            "it waits for a permit"
+        );
         assert_eq!(
             get(SMALL_RESPONSE_BYTES).await.unwrap().body.len(),
             SMALL_RESPONSE_BYTES,
@@ -279,7 +315,10 @@ mod tests {
         );
         held.pop();
         assert_eq!(waiting.await.unwrap().body.len(), 2 * SMALL_RESPONSE_BYTES);
-        let error = get(MAX_RESPONSE_BYTES + 1).await.map(|answer| answer.body.len()).unwrap_err();
+        let error = get(MAX_RESPONSE_BYTES + 1)
+            .await
+            .map(|answer| answer.body.len())
+            .unwrap_err();
         assert!(error.reason.contains("larger than 64 MiB"), "{error}");
     }
 }

@@ -27,7 +27,15 @@ impl Sink {
         let (trigger, requests) = mpsc::channel(1);
         let namespace = watch::Sender::new(DEFAULT_NAMESPACE.into());
         let (catalogs, hosts) = (watch::Sender::default(), watch::Sender::default());
-        (Self { catalogs, namespace, hosts, trigger }, requests)
+        (
+            Self {
+                catalogs,
+                namespace,
+                hosts,
+                trigger,
+            },
+            requests,
+        )
     }
 
     /// Sets the namespace of the stored services, also while they are synced (flomesh's `SetSyncCloudNamespace`). Services in the
@@ -36,7 +44,11 @@ impl Sink {
     /// # Errors
     /// When it is not the name of a namespace.
     pub fn set_sync_namespace(&self, namespace: &str) -> Result<(), KeyError> {
-        let namespace = if namespace.is_empty() { DEFAULT_NAMESPACE } else { namespace };
+        let namespace = if namespace.is_empty() {
+            DEFAULT_NAMESPACE
+        } else {
+            namespace
+        };
         Key::new(Kind::Namespace, "", namespace)?;
         let is_changed = self.namespace.send_if_modified(|before| {
             let is_changed = **before != *namespace;
@@ -79,7 +91,9 @@ impl Sink {
     /// Sets the instances of one service of a registry. Ignored if the registry no longer lists it.
     pub fn set_service(&self, registry: &str, name: &str, service: SourceService) {
         self.modify(|catalogs| {
-            let listed = catalogs.get_mut(registry).and_then(|catalog| catalog.get_mut(name));
+            let listed = catalogs
+                .get_mut(registry)
+                .and_then(|catalog| catalog.get_mut(name));
             let Some(before) = listed.filter(|before| before.as_deref() != Some(&service)) else {
                 return false;
             };
@@ -104,7 +118,9 @@ impl Sink {
     /// Gives services without a value their previous one.
     pub(crate) fn keep_known(&self, registry: &str, catalog: &mut Catalog) {
         let catalogs = self.catalogs.borrow();
-        let Some(before) = catalogs.get(registry) else { return };
+        let Some(before) = catalogs.get(registry) else {
+            return;
+        };
         for (name, service) in catalog.iter_mut().filter(|(_, service)| service.is_none()) {
             *service = before.get(name).cloned().flatten();
         }

@@ -54,12 +54,15 @@ impl StoreSync {
         };
         let hosts = self.sink.hosts();
         let plan = self.sink.read(|catalogs| {
-            let states = self.aggregators.iter().map(|(name, aggregator)| RegistryState {
-                name,
-                aggregator,
-                catalog: catalogs.get(name),
-                hosts: &hosts,
-            });
+            let states = self
+                .aggregators
+                .iter()
+                .map(|(name, aggregator)| RegistryState {
+                    name,
+                    aggregator,
+                    catalog: catalogs.get(name),
+                    hosts: &hosts,
+                });
             plan(&states.collect::<Vec<_>>(), &stored, &target)
         });
         self.report(&plan);
@@ -72,7 +75,10 @@ impl StoreSync {
         }
         let revision = context.writer().commit(writes).await?;
         self.metrics.written(&plan.changes);
-        info!(writes = plan.changes.len(), revision, "synced services of other registries");
+        info!(
+            writes = plan.changes.len(),
+            revision, "synced services of other registries"
+        );
         let writes = |kind: Kind| plan.changes.iter().any(|change| change.kind() == kind);
         if let Some(revision) = revision {
             if writes(Kind::Service) {
@@ -88,9 +94,20 @@ impl StoreSync {
     fn report(&self, plan: &Plan) {
         self.metrics.record_plan(&plan.sizes, &plan.problems);
         let mut reported = self.reported.lock();
-        for problem in plan.problems.iter().filter(|problem| !reported.contains(problem)) {
-            let Problem { registry, service, reason } = problem;
-            warn!(registry, service, reason, "a service is not stored as its registry wants it");
+        for problem in plan
+            .problems
+            .iter()
+            .filter(|problem| !reported.contains(problem))
+        {
+            let Problem {
+                registry,
+                service,
+                reason,
+            } = problem;
+            warn!(
+                registry,
+                service, reason, "a service is not stored as its registry wants it"
+            );
         }
         reported.clone_from(&plan.problems);
     }
@@ -99,11 +116,17 @@ impl StoreSync {
 /// All objects of a cache, by key, and the keys of unreadable ones.
 fn objects<T>(cache: &Cache<Ownership<T>>) -> (Objects<T>, BTreeSet<Key>) {
     let view = cache.view();
-    (view.list(), view.problems().map(|(key, _)| Arc::clone(key)).collect())
+    (
+        view.list(),
+        view.problems().map(|(key, _)| Arc::clone(key)).collect(),
+    )
 }
 
 async fn wait_for<T>(cache: &Cache<T>, revision: i64) {
-    if tokio::time::timeout(OWN_WRITES, cache.wait_for_revision(revision)).await.is_err() {
+    if tokio::time::timeout(OWN_WRITES, cache.wait_for_revision(revision))
+        .await
+        .is_err()
+    {
         debug!(revision, "the cache does not show the last write yet");
     }
 }
@@ -130,8 +153,17 @@ fn write(
     }
 }
 
-fn existing<T>(objects: &Objects<T>, path: &str, is_delete: bool, value: Vec<u8>) -> Result<Write, BoxError> {
+fn existing<T>(
+    objects: &Objects<T>,
+    path: &str,
+    is_delete: bool,
+    value: Vec<u8>,
+) -> Result<Write, BoxError> {
     let position = objects.binary_search_by(|object| object.key.as_ref().cmp(path));
     let object = &objects[position.map_err(|_| format!("{path} is planned, but was not read"))?];
-    Ok(if is_delete { Write::delete(object) } else { Write::update(object, value) })
+    Ok(if is_delete {
+        Write::delete(object)
+    } else {
+        Write::update(object, value)
+    })
 }

@@ -69,12 +69,20 @@ impl ConsulServer {
             changed: watch::Sender::default(),
             connection_epoch: watch::Sender::new(Some(0)),
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let serving = Arc::clone(&shared);
-        thread::Builder::new().name("consul".to_owned()).spawn(move || {
-            runtime.block_on(http::serve(listener, tls, serving));
-        })?;
-        Ok(Self { address, scheme, shared })
+        thread::Builder::new()
+            .name("consul".to_owned())
+            .spawn(move || {
+                runtime.block_on(http::serve(listener, tls, serving));
+            })?;
+        Ok(Self {
+            address,
+            scheme,
+            shared,
+        })
     }
 
     /// The URL of the server.
@@ -135,7 +143,9 @@ impl ConsulServer {
     }
 
     fn cut(&self) {
-        self.shared.connection_epoch.send_modify(|epoch| *epoch = epoch.map(|count| count + 1));
+        self.shared
+            .connection_epoch
+            .send_modify(|epoch| *epoch = epoch.map(|count| count + 1));
     }
 }
 

@@ -34,7 +34,13 @@ impl Zone {
     ///
     /// # Panics
     /// When a name is invalid.
-    pub fn srv(&mut self, name: &str, ttl: u32, (priority, port): (u16, u16), target: &str) -> &mut Self {
+    pub fn srv(
+        &mut self,
+        name: &str,
+        ttl: u32,
+        (priority, port): (u16, u16),
+        target: &str,
+    ) -> &mut Self {
         let data = RData::SRV(SRV::new(priority, 1, port, self::name(target)));
         self.add(name, RecordType::SRV, ttl, data)
     }
@@ -46,14 +52,19 @@ impl Zone {
     pub fn address(&mut self, name: &str, ttl: u32, address: IpAddr) -> &mut Self {
         match address {
             IpAddr::V4(address) => self.add(name, RecordType::A, ttl, RData::A(A(address))),
-            IpAddr::V6(address) => self.add(name, RecordType::AAAA, ttl, RData::AAAA(AAAA(address))),
+            IpAddr::V6(address) => {
+                self.add(name, RecordType::AAAA, ttl, RData::AAAA(AAAA(address)))
+            }
         }
     }
 
     fn add(&mut self, name: &str, record_type: RecordType, ttl: u32, data: RData) -> &mut Self {
         let name = self::name(name);
         let record = Record::from_rdata(name.clone(), ttl, data);
-        self.records.entry((name, record_type)).or_default().push(record);
+        self.records
+            .entry((name, record_type))
+            .or_default()
+            .push(record);
         self
     }
 
@@ -97,17 +108,23 @@ impl DnsServer {
         socket.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let (address, zone) = (socket.local_addr()?, Arc::new(Mutex::new(zone)));
         let serving = Arc::downgrade(&zone);
-        thread::Builder::new().name("dns".to_owned()).spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Some(zone) = serving.upgrade() {
-                let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
-                let Ok(question) = Message::from_vec(&buffer[..length]) else { continue };
-                if let Ok(answer) = zone.lock().answer(&question).to_vec() {
-                    // The client may have disconnected.
-                    let _ = socket.send_to(&answer, from);
+        thread::Builder::new()
+            .name("dns".to_owned())
+            .spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Some(zone) = serving.upgrade() {
+                    let Ok((length, from)) = socket.recv_from(&mut buffer) else {
+                        continue;
+                    };
+                    let Ok(question) = Message::from_vec(&buffer[..length]) else {
+                        continue;
+                    };
+                    if let Ok(answer) = zone.lock().answer(&question).to_vec() {
+                        // The client may have disconnected.
+                        let _ = socket.send_to(&answer, from);
+                    }
                 }
-            }
-        })?;
+            })?;
         Ok(Self { address, zone })
     }
 

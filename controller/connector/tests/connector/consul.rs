@@ -24,7 +24,10 @@ use tokio::time::{Instant, sleep};
 use crate::harness::{EVENT_TIMEOUT, Running, Warnings};
 
 fn options(server: &ConsulServer) -> ConsulOptions {
-    ConsulOptions { wait: Duration::from_secs(20), ..ConsulOptions::new(&server.url()) }
+    ConsulOptions {
+        wait: Duration::from_secs(20),
+        ..ConsulOptions::new(&server.url())
+    }
 }
 
 fn web(number: u8, tags: &[&str]) -> ConsulInstance {
@@ -40,7 +43,10 @@ async fn with_web() -> (ConsulServer, Running) {
 async fn with_web_and_wait(wait: Duration) -> (ConsulServer, Running) {
     let server = ConsulServer::start().unwrap();
     server.register("web", web(1, &[]));
-    let running = Running::of(Consul::new(ConsulOptions { wait, ..options(&server) }));
+    let running = Running::of(Consul::new(ConsulOptions {
+        wait,
+        ..options(&server)
+    }));
     running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     (server, running)
 }
@@ -50,8 +56,16 @@ async fn consul_changes_are_published() {
     let (server, running) = with_web().await;
     server.register("web", web(2, &[]));
     server.register("odd name/x", web(9, &[]));
-    server.register("db", ConsulInstance { address: String::new(), ..ConsulInstance::new("", 5432, &[]) });
-    running.wait_until_backends("web", &["10.0.0.1 80", "10.0.0.2 80"]).await;
+    server.register(
+        "db",
+        ConsulInstance {
+            address: String::new(),
+            ..ConsulInstance::new("", 5432, &[])
+        },
+    );
+    running
+        .wait_until_backends("web", &["10.0.0.1 80", "10.0.0.2 80"])
+        .await;
     running.wait_until_backends("db", &["192.0.2.1 5432"]).await;
     let address = running.service("web").await.cluster_ip;
     server.set_status("web", "10.0.0.1-80", "warning");
@@ -63,18 +77,29 @@ async fn consul_changes_are_published() {
     assert_eq!(running.service("web").await.cluster_ip, address);
     server.deregister("web", "10.0.0.2-80");
     running.wait_until_backends("web", &["10.0.0.1 80"]).await;
-    assert_eq!(running.service("web").await.cluster_ip, address, "one instance less is no other service");
+    assert_eq!(
+        running.service("web").await.cluster_ip,
+        address,
+        "one instance less is no other service"
+    );
     server.deregister("web", "10.0.0.1-80");
     running.wait_until_gone("web").await;
     let left: Vec<String> = running.all::<Service>().await.into_keys().collect();
-    assert_eq!(left, ["db"], "a name that no service can have is left out, and Consul's own");
+    assert_eq!(
+        left,
+        ["db"],
+        "a name that no service can have is left out, and Consul's own"
+    );
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unusable_instance_is_reported_once_and_counted() {
     let count = Arc::new(AtomicUsize::new(0));
-    let warnings = Warnings { text: "10.0.0.9-0", count: Arc::clone(&count) };
+    let warnings = Warnings {
+        text: "10.0.0.9-0",
+        count: Arc::clone(&count),
+    };
     tracing::subscriber::set_global_default(warnings).unwrap();
     let (server, running) = with_web().await;
     server.register("web", ConsulInstance::new("10.0.0.9", 0, &[]));
@@ -85,13 +110,25 @@ async fn unusable_instance_is_reported_once_and_counted() {
         let behind: Vec<&str> = behind.iter().map(String::as_str).collect();
         running.wait_until_backends("web", &behind).await;
     }
-    assert_eq!((count.load(Ordering::Relaxed), running.metric("connector_problems").as_str()), (1, "1"));
+    assert_eq!(
+        (
+            count.load(Ordering::Relaxed),
+            running.metric("connector_problems").as_str()
+        ),
+        (1, "1")
+    );
     server.deregister("web", "10.0.0.9-0");
     server.register("web", web(5, &[]));
     behind.push("10.0.0.5 80".to_owned());
     let behind: Vec<&str> = behind.iter().map(String::as_str).collect();
     running.wait_until_backends("web", &behind).await;
-    assert_eq!((count.load(Ordering::Relaxed), running.metric("connector_problems").as_str()), (1, "0"));
+    assert_eq!(
+        (
+            count.load(Ordering::Relaxed),
+            running.metric("connector_problems").as_str()
+        ),
+        (1, "0")
+    );
     running.stop().await;
 }
 
@@ -100,12 +137,18 @@ async fn service_synced_from_kubernetes_is_not_queried() {
     let server = ConsulServer::start().unwrap();
     server.register("web", web(1, &[]));
     server.register("synced", web(2, &["k8s"]));
-    let options = ConsulOptions { exclude_tag: "k8s".to_owned(), ..options(&server) };
+    let options = ConsulOptions {
+        exclude_tag: "k8s".to_owned(),
+        ..options(&server)
+    };
     let running = Running::of(Consul::new(options));
     running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     let start = Instant::now();
     while server.requests().1 != 2 {
-        assert!(start.elapsed() < EVENT_TIMEOUT, "one for the services, one for the instances of web");
+        assert!(
+            start.elapsed() < EVENT_TIMEOUT,
+            "one for the services, one for the instances of web"
+        );
         sleep(Duration::from_millis(50)).await;
     }
     assert!(!running.all::<Service>().await.contains_key("synced"));
@@ -117,7 +160,10 @@ async fn queries_wait_for_changes_and_do_not_ask_again_and_again() {
     let (server, running) = with_web().await;
     sleep(Duration::from_secs(1)).await;
     let (before, waiting) = server.requests();
-    assert_eq!(waiting, 2, "one for the services, one for the instances of web");
+    assert_eq!(
+        waiting, 2,
+        "one for the services, one for the instances of web"
+    );
     sleep(Duration::from_secs(2)).await;
     assert_eq!(server.requests().0, before);
     running.stop().await;
@@ -135,7 +181,9 @@ async fn consul_restarted_with_lower_index_is_queried_again() {
     server.register("web", web(2, &[]));
     running.wait_until_backends("web", &["10.0.0.2 80"]).await;
     server.register("web", web(3, &[]));
-    running.wait_until_backends("web", &["10.0.0.2 80", "10.0.0.3 80"]).await;
+    running
+        .wait_until_backends("web", &["10.0.0.2 80", "10.0.0.3 80"])
+        .await;
     running.stop().await;
 }
 
@@ -146,8 +194,10 @@ async fn index_that_goes_backwards_behind_proxy_is_noticed() {
         server.register("web", web(number, &[]));
     }
     // Without a disconnect, a query with a future index waits until its timeout.
-    let running =
-        Running::of(Consul::new(ConsulOptions { wait: Duration::from_secs(1), ..options(&server) }));
+    let running = Running::of(Consul::new(ConsulOptions {
+        wait: Duration::from_secs(1),
+        ..options(&server)
+    }));
     sleep(Duration::from_secs(1)).await;
     server.rewind_to(2);
     for number in 2..9 {
@@ -162,8 +212,19 @@ async fn index_that_goes_backwards_behind_proxy_is_noticed() {
 async fn consul_failures_delete_nothing() {
     // Short, since some faults show only when the query for the list of services ends.
     let (server, running) = with_web_and_wait(Duration::from_secs(1)).await;
-    let failures = || running.metric("connector_registry_failures_total").parse::<u64>().unwrap_or_default();
-    let faults = [Fault::Down, Fault::NoLeader, Fault::NoHealth, Fault::Truncated, Fault::NoIndex];
+    let failures = || {
+        running
+            .metric("connector_registry_failures_total")
+            .parse::<u64>()
+            .unwrap_or_default()
+    };
+    let faults = [
+        Fault::Down,
+        Fault::NoLeader,
+        Fault::NoHealth,
+        Fault::Truncated,
+        Fault::NoIndex,
+    ];
     for (number, fault) in (2..).zip(faults) {
         let (revision, before) = (running.store.revision(), failures());
         server.set_fault(Some(fault));
@@ -182,7 +243,9 @@ async fn consul_failures_delete_nothing() {
         server.deregister("web", &format!("10.0.0.{}-80", number - 1));
         server.register("web", web(1, &[]));
         let newest = format!("10.0.0.{number} 80");
-        running.wait_until_backends("web", &["10.0.0.1 80", &newest]).await;
+        running
+            .wait_until_backends("web", &["10.0.0.1 80", &newest])
+            .await;
     }
     server.set_fault(Some(Fault::Slow(Duration::from_millis(500))));
     server.deregister("web", "10.0.0.6-80");
@@ -195,7 +258,10 @@ async fn only_services_with_the_tag_are_queried() {
     let server = ConsulServer::start().unwrap();
     server.register("web", web(1, &["contiv"]));
     server.register("db", web(2, &[]));
-    let running = Running::of(Consul::new(ConsulOptions { tag: "contiv".to_owned(), ..options(&server) }));
+    let running = Running::of(Consul::new(ConsulOptions {
+        tag: "contiv".to_owned(),
+        ..options(&server)
+    }));
     running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     assert_eq!(running.all::<Service>().await.len(), 1);
     running.stop().await;
@@ -207,14 +273,20 @@ async fn more_services_than_connections_take_turns() {
     for name in ["a", "b", "c", "d"] {
         server.register(name, web(1, &[]));
     }
-    let options = ConsulOptions { connections: 1, wait: Duration::from_millis(800), ..options(&server) };
+    let options = ConsulOptions {
+        connections: 1,
+        wait: Duration::from_millis(800),
+        ..options(&server)
+    };
     let running = Running::of(Consul::new(options));
     for name in ["a", "b", "c", "d"] {
         running.wait_until_backends(name, &["10.0.0.1 80"]).await;
         server.register(name, web(2, &[]));
     }
     for name in ["a", "b", "c", "d"] {
-        running.wait_until_backends(name, &["10.0.0.1 80", "10.0.0.2 80"]).await;
+        running
+            .wait_until_backends(name, &["10.0.0.1 80", "10.0.0.2 80"])
+            .await;
         assert!(server.requests().1 <= 2, "more queries wait than may");
     }
     running.stop().await;
@@ -223,23 +295,35 @@ async fn more_services_than_connections_take_turns() {
 #[tokio::test(flavor = "multi_thread")]
 async fn token_is_read_again_and_tls_is_verified() {
     let authority = Authority::new().unwrap();
-    let server =
-        ConsulServer::start_tls(&authority.file("server.pem"), &authority.file("server-key.pem")).unwrap();
+    let server = ConsulServer::start_tls(
+        &authority.file("server.pem"),
+        &authority.file("server-key.pem"),
+    )
+    .unwrap();
     server.set_token("right");
     server.register("web", web(1, &[]));
     let token = authority.file("token");
     fs::write(&token, "wrong\n").unwrap();
     let trusting = ConsulOptions {
         token_file: Some(token.clone()),
-        certificates: Certificates { ca_file: Some(authority.file("ca.pem")), client: None },
+        certificates: Certificates {
+            ca_file: Some(authority.file("ca.pem")),
+            client: None,
+        },
         ..options(&server)
     };
     // A client that does not trust the authority gets no answer.
-    let distrusting = ConsulOptions { certificates: Certificates::default(), ..trusting.clone() };
+    let distrusting = ConsulOptions {
+        certificates: Certificates::default(),
+        ..trusting.clone()
+    };
     let reason = first_error(distrusting).await;
     assert!(reason.to_lowercase().contains("certificate"), "{reason}");
     let reason = first_error(trusting.clone()).await;
-    assert!(reason.contains("403") && reason.contains("Permission denied"), "{reason}");
+    assert!(
+        reason.contains("403") && reason.contains("Permission denied"),
+        "{reason}"
+    );
 
     let running = Running::of(Consul::new(trusting));
     sleep(Duration::from_millis(300)).await;

@@ -32,8 +32,13 @@ fn zone(ttl: u32) -> Zone {
 async fn with_web(ttl: u32) -> (DnsServer, Running) {
     let server = DnsServer::start(zone(ttl)).unwrap();
     let services = BTreeMap::from([("web".to_owned(), WEB.to_owned())]);
-    let running = Running::of(Dns::new(DnsOptions { services, servers: vec![server.address()] }));
-    running.wait_until_backends("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
+    let running = Running::of(Dns::new(DnsOptions {
+        services,
+        servers: vec![server.address()],
+    }));
+    running
+        .wait_until_backends("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"])
+        .await;
     (server, running)
 }
 
@@ -49,7 +54,11 @@ async fn name_is_queried_again_when_its_ttl_has_expired() {
     let address = running.service("web").await.cluster_ip;
     server.change(|zone| *zone = Zone::default());
     running.wait_until_backends("web", &[]).await;
-    assert_eq!(running.service("web").await.cluster_ip, address, "a service without instances stays");
+    assert_eq!(
+        running.service("web").await.cluster_ip,
+        address,
+        "a service without instances stays"
+    );
     running.stop().await;
 }
 
@@ -62,13 +71,19 @@ async fn name_without_records_moves_to_new_namespace() {
     running.sink.set_sync_namespace("edge").unwrap();
     let start = Instant::now();
     while running.service("web").await.namespace != "edge" {
-        assert!(start.elapsed() < EVENT_TIMEOUT, "it stays in {}", running.service("web").await.namespace);
+        assert!(
+            start.elapsed() < EVENT_TIMEOUT,
+            "it stays in {}",
+            running.service("web").await.namespace
+        );
         sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(running.service("web").await.port, before.port);
     running.wait_until_backends("web", &[]).await;
     server.change(|found| *found = zone(1));
-    running.wait_until_backends("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
+    running
+        .wait_until_backends("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"])
+        .await;
     assert_eq!(running.service("web").await.namespace, "edge");
     running.stop().await;
 }
@@ -78,7 +93,9 @@ async fn name_is_not_queried_before_its_ttl_has_expired() {
     let (server, running) = with_web(600).await;
     server.change(|zone| *zone = Zone::default());
     sleep(Duration::from_secs(3)).await;
-    running.wait_until_backends("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"]).await;
+    running
+        .wait_until_backends("web", &["10.0.0.1 8080", "10.0.0.2 8081", "fd00::2 8081"])
+        .await;
     running.stop().await;
 }
 
@@ -105,13 +122,22 @@ async fn changed_host_name_of_an_instance_is_looked_up_again() {
     zone.address("db.example.org", 1, "10.0.0.1".parse().unwrap());
     let server = DnsServer::start(zone).unwrap();
     let running = Running::scripted(Setup {
-        aggregator: Aggregator { host_names: HostNames::Resolve, ..Aggregator::default() },
+        aggregator: Aggregator {
+            host_names: HostNames::Resolve,
+            ..Aggregator::default()
+        },
         host_lookup: Some(Arc::new(DnsHosts::new(vec![server.address()]))),
         ..Setup::default()
     });
     let host = instance("10.0.0.9", 5432).with_address("db.example.org".to_owned());
-    let db = SourceService { hosts: BTreeSet::from([host]), ..SourceService::default() };
-    running.act(ScriptedAction::All(Catalog::from([("db".to_owned(), Some(Arc::new(db)))])));
+    let db = SourceService {
+        hosts: BTreeSet::from([host]),
+        ..SourceService::default()
+    };
+    running.act(ScriptedAction::All(Catalog::from([(
+        "db".to_owned(),
+        Some(Arc::new(db)),
+    )])));
     running.wait_until_backends("db", &["10.0.0.1 5432"]).await;
     server.change(|zone| {
         *zone = Zone::default();

@@ -19,7 +19,11 @@ use crate::harness::Running;
 fn services_yaml(services: &[(&str, &str)]) -> String {
     let mut text = "services:\n".to_owned();
     for (name, address) in services {
-        writeln!(text, "  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]").unwrap();
+        writeln!(
+            text,
+            "  - name: {name}\n    endpoints: [{{address: {address}, port: 80}}]"
+        )
+        .unwrap();
     }
     text
 }
@@ -28,7 +32,11 @@ fn services_yaml(services: &[(&str, &str)]) -> String {
 async fn running_with_two_services() -> (TempDir, PathBuf, Running) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("services.yaml");
-    fs::write(&path, services_yaml(&[("web", "10.0.0.1"), ("db", "10.0.0.2")])).unwrap();
+    fs::write(
+        &path,
+        services_yaml(&[("web", "10.0.0.1"), ("db", "10.0.0.2")]),
+    )
+    .unwrap();
     let running = Running::of(FileRegistry::new(path.clone()));
     running.wait_until_backends("web", &["10.0.0.1 80"]).await;
     running.wait_until_backends("db", &["10.0.0.2 80"]).await;
@@ -79,7 +87,13 @@ async fn file_that_is_being_written_is_not_read() {
 async fn deleted_or_invalid_file_removes_no_service() {
     let (_folder, path, running) = running_with_two_services().await;
     let before = running.store.revision();
-    for broken in ["", "services:\n", "services:\n  - name: web\n", "services: [{name: web", "other: 1\n"] {
+    for broken in [
+        "",
+        "services:\n",
+        "services:\n  - name: web\n",
+        "services: [{name: web",
+        "other: 1\n",
+    ] {
         fs::write(&path, broken).unwrap();
         sleep(Duration::from_millis(1500)).await;
         assert_eq!(running.store.revision(), before, "{broken:?}");

@@ -107,7 +107,11 @@ impl Running {
 
     /// Starts it with this registry.
     pub(crate) fn of(registry: impl Registry) -> Self {
-        Self::start(Arc::new(registry), mpsc::unbounded_channel().0, Setup::default())
+        Self::start(
+            Arc::new(registry),
+            mpsc::unbounded_channel().0,
+            Setup::default(),
+        )
     }
 
     fn start(
@@ -115,17 +119,33 @@ impl Running {
         actions: mpsc::UnboundedSender<ScriptedAction>,
         setup: Setup,
     ) -> Self {
-        let Setup { wait_for_namespace, sync_period, lease, aggregator, host_lookup, faults } = setup;
+        let Setup {
+            wait_for_namespace,
+            sync_period,
+            lease,
+            aggregator,
+            host_lookup,
+            faults,
+        } = setup;
         let store = MemoryStore::with_faults(faults);
         let metrics = ConnectorMetrics::default();
         let parts = Parts {
             target: Target {
                 namespace: "cloud".to_owned(),
-                cluster_ip_ranges: vec!["10.97.0.0/16".parse().unwrap(), "fd00:97::/112".parse().unwrap()],
+                cluster_ip_ranges: vec![
+                    "10.97.0.0/16".parse().unwrap(),
+                    "fd00:97::/112".parse().unwrap(),
+                ],
             },
             wait_for_namespace,
             sync_period,
-            registries: vec![(NamedRegistry { name: "r".to_owned(), registry }, aggregator)],
+            registries: vec![(
+                NamedRegistry {
+                    name: "r".to_owned(),
+                    registry,
+                },
+                aggregator,
+            )],
             host_lookup,
             metrics: metrics.clone(),
         };
@@ -136,11 +156,21 @@ impl Running {
         manager.register(controller).unwrap();
         let stop = CancellationToken::new();
         let manager = tokio::spawn(manager.run(stop.clone()));
-        Self { store, metrics, registry, sink, actions, stop, manager }
+        Self {
+            store,
+            metrics,
+            registry,
+            sink,
+            actions,
+            stop,
+            manager,
+        }
     }
 
     pub(crate) fn act(&self, action: ScriptedAction) {
-        self.actions.send(action).unwrap_or_else(|_| panic!("the registry is gone"));
+        self.actions
+            .send(action)
+            .unwrap_or_else(|_| panic!("the registry is gone"));
     }
 
     /// Stops it and waits for its end.
@@ -151,14 +181,19 @@ impl Running {
 
     pub(crate) async fn put(&self, object: impl Into<Object>) {
         let object = object.into();
-        let put =
-            Operation::Put { key: object.key().unwrap().to_path(), value: object.encode().unwrap().into() };
+        let put = Operation::Put {
+            key: object.key().unwrap().to_path(),
+            value: object.encode().unwrap().into(),
+        };
         self.store.commit(vec![put]).await.unwrap();
     }
 
     pub(crate) async fn delete(&self, kind: Kind, name: &str) {
         let key = Key::new(kind, "cloud", name).unwrap().to_path();
-        self.store.commit(vec![Operation::Delete { key }]).await.unwrap();
+        self.store
+            .commit(vec![Operation::Delete { key }])
+            .await
+            .unwrap();
     }
 
     /// Everything of one type, by name.
@@ -166,13 +201,19 @@ impl Running {
         let listed = self.store.list(&Key::prefix(M::KIND)).await.unwrap();
         let read = listed.entries.iter().map(|entry| {
             let key = Key::parse(&entry.key).unwrap().unwrap();
-            (key.name().to_owned(), contiv_proto::value::decode(&entry.value).unwrap())
+            (
+                key.name().to_owned(),
+                contiv_proto::value::decode(&entry.value).unwrap(),
+            )
         });
         read.collect()
     }
 
     pub(crate) async fn service(&self, name: &str) -> Service {
-        self.all().await.remove(name).unwrap_or_else(|| panic!("there is no service {name}"))
+        self.all()
+            .await
+            .remove(name)
+            .unwrap_or_else(|| panic!("there is no service {name}"))
     }
 
     /// The ready addresses of a service, each with its port; none without endpoints of that name.
@@ -180,14 +221,18 @@ impl Running {
         let endpoints: Endpoints = self.all().await.remove(name)?;
         let subsets = endpoints.endpoint_subsets.iter();
         let found = subsets.flat_map(|subset| {
-            subset.addresses.iter().map(|address| format!("{} {}", address.ip, subset.ports[0].port))
+            subset
+                .addresses
+                .iter()
+                .map(|address| format!("{} {}", address.ip, subset.ports[0].port))
         });
         Some(found.collect())
     }
 
     /// Waits until a service has these backends.
     pub(crate) async fn wait_until_backends(&self, name: &str, expected: &[&str]) {
-        let expected: Option<BTreeSet<String>> = Some(expected.iter().map(|one| (*one).to_owned()).collect());
+        let expected: Option<BTreeSet<String>> =
+            Some(expected.iter().map(|one| (*one).to_owned()).collect());
         let start = Instant::now();
         while self.backends(name).await != expected {
             let found = self.backends(name).await;
@@ -212,7 +257,10 @@ impl Running {
     pub(crate) fn syncs(&self) -> u64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
-        let line = text.lines().find(|line| line.starts_with("workqueue_adds_total")).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("workqueue_adds_total"))
+            .unwrap();
         line.split(' ').next_back().unwrap().parse().unwrap()
     }
 
@@ -223,7 +271,9 @@ impl Running {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let line = text.lines().find(|line| line.starts_with(name));
-        line.and_then(|line| line.split(' ').next_back()).unwrap_or_default().to_owned()
+        line.and_then(|line| line.split(' ').next_back())
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 
@@ -233,15 +283,23 @@ pub(crate) fn instance(address: &str, port: u16) -> Instance {
 
 pub(crate) fn catalog<const N: usize>(services: [(&str, &[(&str, u16)]); N]) -> ScriptedAction {
     let service = |instances: &[(&str, u16)]| SourceService {
-        instances: instances.iter().map(|(address, port)| instance(address, *port)).collect(),
+        instances: instances
+            .iter()
+            .map(|(address, port)| instance(address, *port))
+            .collect(),
         ..SourceService::default()
     };
-    let services = services.into_iter().map(|(name, of)| (name.to_owned(), Some(Arc::new(service(of)))));
+    let services = services
+        .into_iter()
+        .map(|(name, of)| (name.to_owned(), Some(Arc::new(service(of)))));
     ScriptedAction::All(services.collect())
 }
 
 pub(crate) fn namespace() -> Namespace {
-    Namespace { name: "cloud".to_owned(), ..Namespace::default() }
+    Namespace {
+        name: "cloud".to_owned(),
+        ..Namespace::default()
+    }
 }
 
 /// Waits long enough for all pending events.

@@ -30,7 +30,11 @@ async fn with_web() -> Running {
 }
 
 fn foreign(name: &str) -> Service {
-    Service { name: name.to_owned(), namespace: "cloud".to_owned(), ..Service::default() }
+    Service {
+        name: name.to_owned(),
+        namespace: "cloud".to_owned(),
+        ..Service::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,7 +42,10 @@ async fn service_of_registry_is_created_with_its_endpoints() {
     let running = with_web().await;
     let web = running.service("web").await;
     assert!(web.cluster_ip.starts_with("10.97."), "{web:?}");
-    assert_eq!((web.namespace.as_str(), web.port[0].name.as_str()), ("cloud", "http80"));
+    assert_eq!(
+        (web.namespace.as_str(), web.port[0].name.as_str()),
+        ("cloud", "http80")
+    );
     assert_eq!(running.metric("connector_endpoints"), "2");
     running.stop().await;
 }
@@ -78,7 +85,10 @@ async fn foreign_change_of_an_object_is_undone() {
     changed.annotations.clear();
     running.put(changed).await;
     running
-        .put(Endpoints { endpoint_subsets: Vec::new(), ..running.all().await.remove("web").unwrap() })
+        .put(Endpoints {
+            endpoint_subsets: Vec::new(),
+            ..running.all().await.remove("web").unwrap()
+        })
         .await;
     settle().await;
     assert_eq!(running.service("web").await, before);
@@ -94,7 +104,11 @@ async fn change_in_registry_changes_service() {
     running.wait_until_backends("web", &["10.0.0.2 81"]).await;
     let after = running.service("web").await;
     let ports: Vec<i32> = after.port.iter().map(|port| port.port).collect();
-    assert_eq!((ports, &after.cluster_ips), (vec![81], &before.cluster_ips), "a port that is gone goes");
+    assert_eq!(
+        (ports, &after.cluster_ips),
+        (vec![81], &before.cluster_ips),
+        "a port that is gone goes"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +118,11 @@ async fn foreign_deletion_of_an_object_is_undone() {
     for kind in [Kind::Service, Kind::Endpoints] {
         running.delete(kind, "web").await;
         settle().await;
-        assert_eq!(running.service("web").await, before, "with the same address");
+        assert_eq!(
+            running.service("web").await,
+            before,
+            "with the same address"
+        );
         running.wait_until_backends("web", &BOTH).await;
     }
 }
@@ -142,14 +160,24 @@ async fn constant_registry_changes_are_written_after_five_seconds() {
         port += 1;
         running.act(catalog([("web", &[("10.0.0.1", port)])]));
         sleep(Duration::from_millis(500)).await;
-        assert!(start.elapsed() < Duration::from_secs(7), "nothing is written as long as there are changes");
+        assert!(
+            start.elapsed() < Duration::from_secs(7),
+            "nothing is written as long as there are changes"
+        );
     }
-    assert!(start.elapsed() >= Duration::from_secs(5), "it did not wait: {:?}", start.elapsed());
+    assert!(
+        start.elapsed() >= Duration::from_secs(5),
+        "it did not wait: {:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_before_namespace_is_there() {
-    let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
+    let running = Running::scripted(Setup {
+        wait_for_namespace: true,
+        ..Setup::default()
+    });
     running.act(catalog([WEB]));
     settle().await;
     assert_eq!(running.store.revision(), MemoryStore::new().revision());
@@ -161,7 +189,10 @@ async fn nothing_is_written_before_namespace_is_there() {
 /// The lines of the log that have this.
 fn lines_with(lines: &Receiver<Vec<u8>>, part: &str) -> usize {
     let text: Vec<u8> = lines.try_iter().flatten().collect();
-    String::from_utf8_lossy(&text).lines().filter(|line| line.contains(part)).count()
+    String::from_utf8_lossy(&text)
+        .lines()
+        .filter(|line| line.contains(part))
+        .count()
 }
 
 struct Lines(Sender<Vec<u8>>);
@@ -182,9 +213,15 @@ async fn waiting_for_namespace_is_logged_once() {
     let (sender, lines) = mpsc::channel();
     let writer = move || Lines(sender.clone());
     let _guard = tracing::subscriber::set_default(
-        tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish(),
+        tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(writer)
+            .finish(),
     );
-    let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
+    let running = Running::scripted(Setup {
+        wait_for_namespace: true,
+        ..Setup::default()
+    });
     for port in [80, 81, 82] {
         running.act(catalog([("web", &[("10.0.0.1", port)])]));
         settle().await;
@@ -197,7 +234,10 @@ async fn waiting_for_namespace_is_logged_once() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_namespace_ends_with_controller() {
-    let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
+    let running = Running::scripted(Setup {
+        wait_for_namespace: true,
+        ..Setup::default()
+    });
     running.act(catalog([WEB]));
     sleep(Duration::from_millis(500)).await;
     let start = Instant::now();
@@ -209,7 +249,11 @@ async fn waiting_for_namespace_ends_with_controller() {
 async fn registry_that_fails_takes_nothing_away() {
     let running = with_web().await;
     let before = running.store.revision();
-    for say in [ScriptedAction::Fail, ScriptedAction::Panic, ScriptedAction::Fail] {
+    for say in [
+        ScriptedAction::Fail,
+        ScriptedAction::Panic,
+        ScriptedAction::Fail,
+    ] {
         running.act(say);
         settle().await;
         assert_eq!(running.metric("connector_registry_up"), "0");
@@ -225,7 +269,10 @@ async fn registry_that_fails_takes_nothing_away() {
 #[tokio::test(start_paused = true)]
 async fn new_leader_deletes_nothing_before_the_registry_answered() {
     let (holder, lease) = Lease::manual();
-    let running = Running::scripted(Setup { lease, ..Setup::default() });
+    let running = Running::scripted(Setup {
+        lease,
+        ..Setup::default()
+    });
     holder.grant();
     running.act(catalog([WEB]));
     settle().await;
@@ -237,11 +284,20 @@ async fn new_leader_deletes_nothing_before_the_registry_answered() {
     newer.name = "newer".to_owned();
     running.put(newer).await;
     let behind: Endpoints = running.all().await.remove("web").unwrap();
-    running.put(Endpoints { name: "newer".to_owned(), ..behind }).await;
+    running
+        .put(Endpoints {
+            name: "newer".to_owned(),
+            ..behind
+        })
+        .await;
     let revision = running.store.revision();
     holder.grant();
     settle().await;
-    assert_eq!(running.store.revision(), revision, "what was said before the lease was lost is too old");
+    assert_eq!(
+        running.store.revision(),
+        revision,
+        "what was said before the lease was lost is too old"
+    );
     running.act(catalog([WEB]));
     settle().await;
     running.wait_until_gone("newer").await;
@@ -250,9 +306,17 @@ async fn new_leader_deletes_nothing_before_the_registry_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn service_with_tags_becomes_several_which_go_with_it() {
-    let aggregator = Aggregator { suffix_tag: "version".to_owned(), ..Aggregator::default() };
-    let running = Running::scripted(Setup { aggregator, ..Setup::default() });
-    let ScriptedAction::All(mut tagged) = catalog([WEB]) else { unreachable!() };
+    let aggregator = Aggregator {
+        suffix_tag: "version".to_owned(),
+        ..Aggregator::default()
+    };
+    let running = Running::scripted(Setup {
+        aggregator,
+        ..Setup::default()
+    });
+    let ScriptedAction::All(mut tagged) = catalog([WEB]) else {
+        unreachable!()
+    };
     let mut service = (**tagged["web"].as_ref().unwrap()).clone();
     let mut first = service.instances.pop_first().unwrap();
     first.tags.insert("version=v2".to_owned());
@@ -261,7 +325,9 @@ async fn service_with_tags_becomes_several_which_go_with_it() {
     running.act(ScriptedAction::All(tagged));
     settle().await;
     running.wait_until_backends("web", &BOTH).await;
-    running.wait_until_backends("web-v2", &["10.0.0.1 80"]).await;
+    running
+        .wait_until_backends("web-v2", &["10.0.0.1 80"])
+        .await;
     running.act(catalog([]));
     settle().await;
     assert!(running.all::<Service>().await.is_empty());
@@ -270,10 +336,16 @@ async fn service_with_tags_becomes_several_which_go_with_it() {
 #[tokio::test(start_paused = true)]
 async fn store_converges_to_the_registry_despite_faults() {
     for seed in 0..20 {
-        let running = Running::scripted(Setup { faults: Faults::seeded(seed), ..Setup::default() });
+        let running = Running::scripted(Setup {
+            faults: Faults::seeded(seed),
+            ..Setup::default()
+        });
         for port in 80..90 {
             let address = format!("10.0.0.{port}");
-            running.act(catalog([("web", &[(address.as_str(), port)]), ("db", &[("10.0.0.1", port)])]));
+            running.act(catalog([
+                ("web", &[(address.as_str(), port)]),
+                ("db", &[("10.0.0.1", port)]),
+            ]));
             sleep(Duration::from_millis(1500)).await;
         }
         running.act(catalog([WEB]));
@@ -295,7 +367,10 @@ async fn changed_namespace_moves_services_while_running() {
     assert!(running.sink.is_sync_namespace("edge") && !running.sink.is_sync_namespace("cloud"));
     settle().await;
     let web = running.service("web").await;
-    assert_eq!((web.namespace.as_str(), running.all::<Service>().await.len()), ("edge", 1));
+    assert_eq!(
+        (web.namespace.as_str(), running.all::<Service>().await.len()),
+        ("edge", 1)
+    );
     running.wait_until_backends("web", &BOTH).await;
     // In the new namespace changes of registry and store have effect.
     running.act(catalog([("web", &[("10.0.0.3", 80)])]));
@@ -310,7 +385,10 @@ async fn changed_namespace_moves_services_while_running() {
 
 #[tokio::test(start_paused = true)]
 async fn namespace_changed_to_one_that_is_missing_is_waited_for() {
-    let running = Running::scripted(Setup { wait_for_namespace: true, ..Setup::default() });
+    let running = Running::scripted(Setup {
+        wait_for_namespace: true,
+        ..Setup::default()
+    });
     running.put(namespace()).await;
     running.act(catalog([WEB]));
     settle().await;
@@ -318,7 +396,12 @@ async fn namespace_changed_to_one_that_is_missing_is_waited_for() {
     running.sink.set_sync_namespace("edge").unwrap();
     settle().await;
     assert_eq!(running.service("web").await.namespace, "cloud");
-    running.put(Namespace { name: "edge".to_owned(), ..Namespace::default() }).await;
+    running
+        .put(Namespace {
+            name: "edge".to_owned(),
+            ..Namespace::default()
+        })
+        .await;
     settle().await;
     assert_eq!(running.service("web").await.namespace, "edge");
     running.stop().await;
@@ -328,7 +411,10 @@ async fn namespace_changed_to_one_that_is_missing_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn everything_is_compared_again_after_the_sync_period() {
     let syncs = async |sync_period: Duration| {
-        let running = Running::scripted(Setup { sync_period, ..Setup::default() });
+        let running = Running::scripted(Setup {
+            sync_period,
+            ..Setup::default()
+        });
         running.act(catalog([WEB]));
         settle().await;
         let before = running.syncs();

@@ -36,7 +36,13 @@ impl Cluster {
         let mut manager = Manager::new(store.shared(), lease).with_metrics(&metrics);
         manager.register(super::controller().unwrap()).unwrap();
         let running = tokio::spawn(manager.run(stop.clone()));
-        Self { store, lease: holder, registry, stop, running }
+        Self {
+            store,
+            lease: holder,
+            registry,
+            stop,
+            running,
+        }
     }
 
     fn start() -> Self {
@@ -47,31 +53,47 @@ impl Cluster {
 
     async fn put(&self, object: impl Into<Object>) {
         let object = object.into();
-        self.put_raw(&object.key().unwrap().to_path(), object.encode().unwrap()).await;
+        self.put_raw(&object.key().unwrap().to_path(), object.encode().unwrap())
+            .await;
     }
 
     async fn put_raw(&self, key: &str, value: impl Into<bytes::Bytes>) {
-        let operation = Operation::Put { key: key.to_owned(), value: value.into() };
+        let operation = Operation::Put {
+            key: key.to_owned(),
+            value: value.into(),
+        };
         self.store.commit(vec![operation]).await.unwrap();
     }
 
     async fn delete(&self, object: impl Into<Object>) {
         let key = object.into().key().unwrap().to_path();
-        self.store.commit(vec![Operation::Delete { key }]).await.unwrap();
+        self.store
+            .commit(vec![Operation::Delete { key }])
+            .await
+            .unwrap();
     }
 
     /// All slices.
     async fn slices(&self) -> Vec<EndpointSlice> {
         let entries = self.store.list(slices().prefix()).await.unwrap().entries;
-        entries.iter().map(|entry| value::decode(&entry.value).unwrap()).collect()
+        entries
+            .iter()
+            .map(|entry| value::decode(&entry.value).unwrap())
+            .collect()
     }
 
     /// The addresses behind each service, in order.
     async fn backends(&self) -> BTreeMap<String, Vec<String>> {
         let mut backends: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for slice in self.slices().await {
-            let addresses = slice.endpoints.iter().flat_map(|endpoint| endpoint.addresses.clone());
-            backends.entry(slice.service_name.clone()).or_default().extend(addresses);
+            let addresses = slice
+                .endpoints
+                .iter()
+                .flat_map(|endpoint| endpoint.addresses.clone());
+            backends
+                .entry(slice.service_name.clone())
+                .or_default()
+                .extend(addresses);
         }
         for addresses in backends.values_mut() {
             addresses.sort_unstable();
@@ -84,7 +106,10 @@ impl Cluster {
         let mut revisions: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         for entry in self.store.list(slices().prefix()).await.unwrap().entries {
             let slice: EndpointSlice = value::decode(&entry.value).unwrap();
-            revisions.entry(slice.service_name).or_default().push(entry.mod_revision);
+            revisions
+                .entry(slice.service_name)
+                .or_default()
+                .push(entry.mod_revision);
         }
         revisions
     }
@@ -123,6 +148,14 @@ fn workload(name: &str, app: &str, ip: &str) -> ExternalWorkload {
 }
 
 fn backends(expected: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
-    let owned = |addresses: &[&str]| addresses.iter().map(|address| (*address).to_owned()).collect();
-    expected.iter().map(|(name, addresses)| ((*name).to_owned(), owned(addresses))).collect()
+    let owned = |addresses: &[&str]| {
+        addresses
+            .iter()
+            .map(|address| (*address).to_owned())
+            .collect()
+    };
+    expected
+        .iter()
+        .map(|(name, addresses)| ((*name).to_owned(), owned(addresses)))
+        .collect()
 }

@@ -9,7 +9,12 @@ use super::*;
 fn entry(object: impl Into<Object>) -> Entry {
     let object = object.into();
     let value = object.encode().unwrap().into();
-    Entry { key: object.key().unwrap().to_path(), value, create_revision: 0, mod_revision: 1 }
+    Entry {
+        key: object.key().unwrap().to_path(),
+        value,
+        create_revision: 0,
+        mod_revision: 1,
+    }
 }
 
 fn service(name: &str, app: &str) -> Entry {
@@ -29,17 +34,26 @@ fn workload(name: &str, app: &str, ip: &str) -> Entry {
 }
 
 fn unreadable(entry: Entry) -> Entry {
-    Entry { value: bytes::Bytes::new(), ..entry }
+    Entry {
+        value: bytes::Bytes::new(),
+        ..entry
+    }
 }
 
 fn batch(changes: Vec<Change>) -> Batch {
-    Batch { revision: 2, changes }
+    Batch {
+        revision: 2,
+        changes,
+    }
 }
 
 /// Entries in pages, the last one first.
 fn packed(entries: &[Entry]) -> PackedEntries {
     let mut pages = PackedEntries::default();
-    entries.iter().rev().for_each(|entry| pages.add(vec![entry.clone()]));
+    entries
+        .iter()
+        .rev()
+        .for_each(|entry| pages.add(vec![entry.clone()]));
     pages
 }
 
@@ -60,8 +74,13 @@ impl DerivedStore {
     fn list(&mut self, entries: impl IntoIterator<Item = Entry>) {
         let entries: Vec<Entry> = entries.into_iter().collect();
         let derived = self.derived.list(&inputs(&packed(&entries)), 1);
-        let kept = entries.into_iter().filter(|entry| !derived.replaced.contains(&entry.key));
-        self.entries = kept.chain(derived.entries).map(|entry| (entry.key.clone(), entry)).collect();
+        let kept = entries
+            .into_iter()
+            .filter(|entry| !derived.replaced.contains(&entry.key));
+        self.entries = kept
+            .chain(derived.entries)
+            .map(|entry| (entry.key.clone(), entry))
+            .collect();
     }
 
     fn change(&mut self, changes: Vec<Change>) -> Vec<Change> {
@@ -79,10 +98,19 @@ impl DerivedStore {
     /// The addresses behind each service, in order.
     fn backends(&self) -> BTreeMap<String, Vec<String>> {
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let slices = self.entries.values().filter_map(|entry| service::read::<EndpointSlice>(entry).ok());
+        let slices = self
+            .entries
+            .values()
+            .filter_map(|entry| service::read::<EndpointSlice>(entry).ok());
         for slice in slices.filter(|slice| !slice.address_type.is_empty()) {
-            let addresses = slice.endpoints.iter().flat_map(|endpoint| endpoint.addresses.clone());
-            found.entry(service_of(&slice).to_owned()).or_default().extend(addresses);
+            let addresses = slice
+                .endpoints
+                .iter()
+                .flat_map(|endpoint| endpoint.addresses.clone());
+            found
+                .entry(service_of(&slice).to_owned())
+                .or_default()
+                .extend(addresses);
         }
         for addresses in found.values_mut() {
             addresses.sort_unstable();
@@ -92,8 +120,16 @@ impl DerivedStore {
 }
 
 fn backends(expected: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
-    let owned = |addresses: &[&str]| addresses.iter().map(|address| (*address).to_owned()).collect();
-    expected.iter().map(|(name, addresses)| ((*name).to_owned(), owned(addresses))).collect()
+    let owned = |addresses: &[&str]| {
+        addresses
+            .iter()
+            .map(|address| (*address).to_owned())
+            .collect()
+    };
+    expected
+        .iter()
+        .map(|(name, addresses)| ((*name).to_owned(), owned(addresses)))
+        .collect()
 }
 
 #[test]
@@ -104,15 +140,24 @@ fn listed_workload_is_behind_services_that_select_it() {
         workload("vm-1", "web", "192.0.2.1"),
         workload("vm-2", "web", "192.0.2.2"),
     ]);
-    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1", "192.0.2.2"])]));
+    assert_eq!(
+        store.backends(),
+        backends(&[("web", &["192.0.2.1", "192.0.2.2"])])
+    );
 }
 
 #[test]
 fn list_without_workloads_keeps_nothing() {
     let mut derived = DerivedSlices::default();
-    assert_eq!(derived.list(&[service("web", "web")], 1), DerivedList::default());
+    assert_eq!(
+        derived.list(&[service("web", "web")], 1),
+        DerivedList::default()
+    );
     assert!(derived.state.is_none());
-    assert_eq!(derived.change(&batch(vec![Change::Put(service("db", "db"))])), []);
+    assert_eq!(
+        derived.change(&batch(vec![Change::Put(service("db", "db"))])),
+        []
+    );
     assert!(!derived.needs_list());
 }
 
@@ -127,22 +172,33 @@ fn first_workload_needs_a_list_and_later_ones_do_not() {
     assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1"])]));
     store.change(vec![Change::Put(workload("vm-2", "web", "192.0.2.2"))]);
     assert!(!store.derived.needs_list());
-    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1", "192.0.2.2"])]));
+    assert_eq!(
+        store.backends(),
+        backends(&[("web", &["192.0.2.1", "192.0.2.2"])])
+    );
 }
 
 #[test]
 fn changes_of_services_and_workloads_change_slices() {
-    let mut store = DerivedStore::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
-    store.change(vec![Change::Put(workload("vm-1", "db", "192.0.2.1")), Change::Put(service("db", "db"))]);
+    let mut store =
+        DerivedStore::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
+    store.change(vec![
+        Change::Put(workload("vm-1", "db", "192.0.2.1")),
+        Change::Put(service("db", "db")),
+    ]);
     assert_eq!(store.backends(), backends(&[("db", &["192.0.2.1"])]));
     store.change(vec![Change::Put(workload("vm-1", "db", "192.0.2.9"))]);
     assert_eq!(store.backends(), backends(&[("db", &["192.0.2.9"])]));
     let same = store.change(vec![Change::Put(workload("vm-1", "db", "192.0.2.9"))]);
     assert_eq!(same, [], "nothing has changed");
-    store.change(vec![Change::Delete { key: service("db", "db").key }]);
+    store.change(vec![Change::Delete {
+        key: service("db", "db").key,
+    }]);
     assert_eq!(store.backends(), backends(&[]));
     store.change(vec![Change::Put(service("db", "db"))]);
-    store.change(vec![Change::Delete { key: workload("vm-1", "db", "192.0.2.9").key }]);
+    store.change(vec![Change::Delete {
+        key: workload("vm-1", "db", "192.0.2.9").key,
+    }]);
     assert_eq!(store.backends(), backends(&[]));
 }
 
@@ -154,11 +210,19 @@ fn workload_that_cannot_be_read_keeps_its_endpoints() {
     assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1"])]));
     let broken = unreadable(vm.clone());
     store.list([service("web", "web"), broken.clone()]);
-    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1"])]), "over a list too");
+    assert_eq!(
+        store.backends(),
+        backends(&[("web", &["192.0.2.1"])]),
+        "over a list too"
+    );
     // Another process, which has only what was saved.
     let saved: Vec<Entry> = store.entries.into_values().collect();
     let mut store = DerivedStore::listed(saved);
-    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1"])]), "over a restart too");
+    assert_eq!(
+        store.backends(),
+        backends(&[("web", &["192.0.2.1"])]),
+        "over a restart too"
+    );
     store.change(vec![Change::Delete { key: vm.key }]);
     assert_eq!(store.backends(), backends(&[]));
 }
@@ -185,16 +249,28 @@ fn slices_without_workloads_stay_as_they_are() {
 
 #[test]
 fn unreadable_service_keeps_its_slices() {
-    let mut store = DerivedStore::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
+    let mut store =
+        DerivedStore::listed([service("web", "web"), workload("vm-1", "web", "192.0.2.1")]);
     store.change(vec![Change::Put(unreadable(service("web", "web")))]);
     store.change(vec![Change::Put(workload("vm-2", "web", "192.0.2.2"))]);
-    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.1", "192.0.2.2"])]));
+    assert_eq!(
+        store.backends(),
+        backends(&[("web", &["192.0.2.1", "192.0.2.2"])])
+    );
     let broken = unreadable(service("web", "web"));
     store.list([broken.clone(), workload("vm-2", "web", "192.0.2.2")]);
-    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.2"])]), "over a list too");
+    assert_eq!(
+        store.backends(),
+        backends(&[("web", &["192.0.2.2"])]),
+        "over a list too"
+    );
     let saved: Vec<Entry> = store.entries.into_values().collect();
     let mut store = DerivedStore::listed(saved);
-    assert_eq!(store.backends(), backends(&[("web", &["192.0.2.2"])]), "over a restart too");
+    assert_eq!(
+        store.backends(),
+        backends(&[("web", &["192.0.2.2"])]),
+        "over a restart too"
+    );
     store.change(vec![Change::Put(service("web", "db"))]);
     assert_eq!(store.backends(), backends(&[]));
 }
@@ -209,7 +285,11 @@ fn any_change() -> impl Strategy<Value = Change> {
             } else {
                 workload(&format!("w{number}"), app, &format!("192.0.2.{ip}"))
             };
-            if is_put { Change::Put(entry) } else { Change::Delete { key: entry.key } }
+            if is_put {
+                Change::Put(entry)
+            } else {
+                Change::Delete { key: entry.key }
+            }
         },
     )
 }

@@ -25,8 +25,9 @@ pub(super) fn identity(endpoint: &Endpoint) -> Identity {
     let mut addresses = endpoint.addresses.clone();
     addresses.sort_unstable();
     let target = endpoint.target_ref.as_ref();
-    let (namespace, name) =
-        target.map(|target| (target.namespace.clone(), target.name.clone())).unwrap_or_default();
+    let (namespace, name) = target
+        .map(|target| (target.namespace.clone(), target.name.clone()))
+        .unwrap_or_default();
     (addresses, endpoint.host_name.clone(), namespace, name)
 }
 
@@ -37,7 +38,11 @@ pub(super) fn desired(
     existing: &BTreeMap<(Family, Ports), Vec<&EndpointSlice>>,
 ) -> BTreeMap<(Family, Ports), Endpoints> {
     let mut desired: BTreeMap<(Family, Ports), Endpoints> = BTreeMap::new();
-    for workload in input.workloads.iter().filter(|workload| !workload.ips.is_empty()) {
+    for workload in input
+        .workloads
+        .iter()
+        .filter(|workload| !workload.ips.is_empty())
+    {
         let ports = Ports::resolve(input.service, workload);
         for family in &input.service.families {
             let group = desired.entry((*family, ports.clone())).or_default();
@@ -64,13 +69,25 @@ fn has_unreadable_workload(input: &Input<'_>, endpoint: &Endpoint) -> bool {
 
 /// None if the workload has no address of that family.
 fn endpoint(service: &Service, workload: &Workload, family: Family) -> Option<Endpoint> {
-    let addresses: Vec<String> =
-        workload.ips.iter().filter(|ip| Family::of(**ip) == family).map(ToString::to_string).collect();
+    let addresses: Vec<String> = workload
+        .ips
+        .iter()
+        .filter(|ip| Family::of(**ip) == family)
+        .map(ToString::to_string)
+        .collect();
     let is_ready = Some(workload.is_ready);
     (!addresses.is_empty()).then(|| Endpoint {
         addresses,
-        conditions: Some(Conditions { ready: is_ready, serving: is_ready, terminating: Some(false) }),
-        host_name: if service.is_headless { workload.name.clone() } else { String::new() },
+        conditions: Some(Conditions {
+            ready: is_ready,
+            serving: is_ready,
+            terminating: Some(false),
+        }),
+        host_name: if service.is_headless {
+            workload.name.clone()
+        } else {
+            String::new()
+        },
         node_name: String::new(),
         zone: workload.zone().to_owned(),
         target_ref: Some(ObjectReference {

@@ -28,7 +28,13 @@ prop_compose! {
 type Traits = (bool, bool, bool, i32, u8);
 
 fn traits() -> impl Strategy<Value = Traits> {
-    (prop::bool::weighted(0.9), any::<bool>(), any::<bool>(), 0..3, 0..3_u8)
+    (
+        prop::bool::weighted(0.9),
+        any::<bool>(),
+        any::<bool>(),
+        0..3,
+        0..3_u8,
+    )
 }
 
 /// Workloads with distinct names, whose addresses may be shared.
@@ -40,10 +46,14 @@ fn all_workloads() -> impl Strategy<Value = Vec<Workload>> {
             let mut ips = Vec::new();
             ips.extend(v4.then(|| format!("192.0.{}.{}", 2 + i / 250, 1 + i % 250)));
             ips.extend(v6.then(|| format!("2001:db8::{}", 1 + i / 2)));
-            let mut made = workload(&format!("w{i:04}"), &ips.iter().map(String::as_str).collect::<Vec<_>>());
+            let mut made = workload(
+                &format!("w{i:04}"),
+                &ips.iter().map(String::as_str).collect::<Vec<_>>(),
+            );
             made.is_ready = is_ready;
             made.ports = vec![workload_port("http", 8080 + port)];
-            made.labels.insert("topology.kubernetes.io/zone".to_owned(), zone.to_string());
+            made.labels
+                .insert("topology.kubernetes.io/zone".to_owned(), zone.to_string());
             made
         });
         made.collect()

@@ -31,8 +31,9 @@ pub(super) fn pack(
     // 1. Existing desired endpoints stay in place.
     for slice in slices {
         let kept = keep(slice, &mut desired);
-        let is_same =
-            kept == slice.endpoints && slice.labels == *labels && slice.service_name == service_name;
+        let is_same = kept == slice.endpoints
+            && slice.labels == *labels
+            && slice.service_name == service_name;
         if kept.is_empty() {
             packed.unused.push(slice.name.clone());
         } else if is_same {
@@ -58,7 +59,8 @@ pub(super) fn pack(
             // The first of equally full ones.
             .max_by_key(|(name, endpoints)| (endpoints.len(), Reverse(*name)))
             .map(|(name, _)| name.clone());
-        if let Some((name, mut endpoints)) = fitting.and_then(|name| unchanged.remove_entry(&name)) {
+        if let Some((name, mut endpoints)) = fitting.and_then(|name| unchanged.remove_entry(&name))
+        {
             endpoints.extend(left.by_ref());
             packed.changed.insert(name, endpoints);
         } else {
@@ -72,7 +74,10 @@ pub(super) fn pack(
 
 /// The desired endpoints of a slice, in its order, with their desired content; they are removed from `desired`.
 fn keep(slice: &EndpointSlice, desired: &mut Endpoints) -> Vec<Endpoint> {
-    let endpoints = slice.endpoints.iter().filter_map(|endpoint| desired.remove(&identity(endpoint)));
+    let endpoints = slice
+        .endpoints
+        .iter()
+        .filter_map(|endpoint| desired.remove(&identity(endpoint)));
     // Endpoints beyond the limit of a slice that another writer has overfilled.
     endpoints.take(MAX_ENDPOINTS).collect()
 }

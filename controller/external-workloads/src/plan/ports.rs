@@ -16,8 +16,14 @@ pub(super) struct Ports(Vec<(Option<String>, Option<i32>, String, String)>);
 impl Ports {
     /// The ports of a stored slice.
     pub(super) fn of(slice: &EndpointSlice) -> Self {
-        let port =
-            |port: &Port| (port.name.clone(), port.port, port.protocol.clone(), port.app_protocol.clone());
+        let port = |port: &Port| {
+            (
+                port.name.clone(),
+                port.port,
+                port.protocol.clone(),
+                port.app_protocol.clone(),
+            )
+        };
         Self::new(slice.ports.iter().map(port))
     }
 
@@ -41,16 +47,23 @@ impl Ports {
     }
 
     pub(super) fn into_messages(self) -> Vec<Port> {
-        let port = |(name, port, protocol, app_protocol)| Port { name, port, protocol, app_protocol };
+        let port = |(name, port, protocol, app_protocol)| Port {
+            name,
+            port,
+            protocol,
+            app_protocol,
+        };
         self.0.into_iter().map(port).collect()
     }
 }
 
 impl std::fmt::Display for Ports {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|(name, port, protocol, app_protocol)| {
-            write!(f, "{name:?} {port:?} {protocol} {app_protocol};")
-        })
+        self.0
+            .iter()
+            .try_for_each(|(name, port, protocol, app_protocol)| {
+                write!(f, "{name:?} {port:?} {protocol} {app_protocol};")
+            })
     }
 }
 

@@ -8,7 +8,12 @@ fn path(name: &str) -> String {
 }
 
 fn entry(name: &str, value: &str, mod_revision: i64) -> Entry {
-    Entry { key: path(name), value: value.to_owned().into(), create_revision: 0, mod_revision }
+    Entry {
+        key: path(name),
+        value: value.to_owned().into(),
+        create_revision: 0,
+        mod_revision,
+    }
 }
 
 fn service(cluster_ip: &str) -> String {
@@ -18,16 +23,29 @@ fn service(cluster_ip: &str) -> String {
 const FOREIGN: &str = r#"{"labels":{"contiv.io/managed-by":"me"}}"#;
 
 fn list(entries: &[(&str, &str)]) -> Snapshot {
-    let entries = entries.iter().map(|(name, value)| entry(name, value, 7)).collect();
-    Snapshot { revision: 7, entries, problems: Vec::new() }
+    let entries = entries
+        .iter()
+        .map(|(name, value)| entry(name, value, 7))
+        .collect();
+    Snapshot {
+        revision: 7,
+        entries,
+        problems: Vec::new(),
+    }
 }
 
 fn put(name: &str, value: &str, revision: i64) -> Batch {
-    Batch { revision, changes: vec![Change::Put(entry(name, value, revision))] }
+    Batch {
+        revision,
+        changes: vec![Change::Put(entry(name, value, revision))],
+    }
 }
 
 fn delete(name: &str, revision: i64) -> Batch {
-    Batch { revision, changes: vec![Change::Delete { key: path(name) }] }
+    Batch {
+        revision,
+        changes: vec![Change::Delete { key: path(name) }],
+    }
 }
 
 fn both(source: &[(&str, &str)], stored: &[(&str, &str)]) -> State {
@@ -38,8 +56,18 @@ fn both(source: &[(&str, &str)], stored: &[(&str, &str)]) -> State {
 }
 
 fn planned(state: &State) -> Vec<(String, Action)> {
-    let name = |planned: &PlannedWrite| Key::parse(&planned.path).unwrap().unwrap().name().to_owned();
-    state.plan(100).iter().map(|planned| (name(planned), planned.action)).collect()
+    let name = |planned: &PlannedWrite| {
+        Key::parse(&planned.path)
+            .unwrap()
+            .unwrap()
+            .name()
+            .to_owned()
+    };
+    state
+        .plan(100)
+        .iter()
+        .map(|planned| (name(planned), planned.action))
+        .collect()
 }
 
 fn one(name: &str, action: Action) -> Vec<(String, Action)> {
@@ -49,9 +77,19 @@ fn one(name: &str, action: Action) -> Vec<(String, Action)> {
 #[test]
 fn first_pass_adds_missing_updates_different_sweeps_the_rest() {
     let (same, new) = (service("10.96.0.1"), service("10.96.0.2"));
-    let state = both(&[("a", &new), ("b", &same), ("c", &new)], &[("b", &same), ("c", &same), ("d", &same)]);
-    let expected = [("a", Action::Add), ("c", Action::Update), ("d", Action::Delete)];
-    assert_eq!(planned(&state), expected.map(|(name, action)| (name.to_owned(), action)));
+    let state = both(
+        &[("a", &new), ("b", &same), ("c", &new)],
+        &[("b", &same), ("c", &same), ("d", &same)],
+    );
+    let expected = [
+        ("a", Action::Add),
+        ("c", Action::Update),
+        ("d", Action::Delete),
+    ];
+    assert_eq!(
+        planned(&state),
+        expected.map(|(name, action)| (name.to_owned(), action))
+    );
 }
 
 #[test]
@@ -68,16 +106,24 @@ fn nothing_is_swept_or_added_before_both_sides_are_listed() {
 #[test]
 fn value_already_written_by_others_is_not_written_again() {
     let by_hand = r#"{ "clusterIp" : "10.96.0.1", "annotations": {}, "unknown": 7 }"#;
-    assert_eq!(planned(&both(&[("a", &service("10.96.0.1"))], &[("a", by_hand)])), []);
+    assert_eq!(
+        planned(&both(&[("a", &service("10.96.0.1"))], &[("a", by_hand)])),
+        []
+    );
 }
 
 #[test]
 fn names_taken_by_others_are_reported_once() {
-    let mut state =
-        both(&[("a", "{}"), ("b", "{}"), ("c", "{}")], &[("a", FOREIGN), ("c", "{}"), ("d", FOREIGN)]);
+    let mut state = both(
+        &[("a", "{}"), ("b", "{}"), ("c", "{}")],
+        &[("a", FOREIGN), ("c", "{}"), ("d", FOREIGN)],
+    );
     let names = |state: &mut State| -> Vec<String> {
         let taken = state.newly_taken();
-        taken.iter().map(|path| Key::parse(path).unwrap().unwrap().name().to_owned()).collect()
+        taken
+            .iter()
+            .map(|path| Key::parse(path).unwrap().unwrap().name().to_owned())
+            .collect()
     };
     assert_eq!(names(&mut state), ["a"]);
     state.list_stored(list(&[("a", FOREIGN), ("b", FOREIGN)]));
@@ -119,7 +165,10 @@ fn value_unreadable_in_kubernetes_stays_as_stored() {
 fn value_unreadable_in_the_store_is_replaced_or_swept() {
     let state = both(&[("a", "{}")], &[("a", "{oops"), ("b", "{oops")]);
     let expected = [("a", Action::Update), ("b", Action::Delete)];
-    assert_eq!(planned(&state), expected.map(|(name, action)| (name.to_owned(), action)));
+    assert_eq!(
+        planned(&state),
+        expected.map(|(name, action)| (name.to_owned(), action))
+    );
 }
 
 #[test]
@@ -172,7 +221,11 @@ fn batch_has_end_in_number_and_in_size() {
     let state = both(&[("a", &large), ("b", &large), ("c", &large)], &[]);
     assert_eq!(state.plan(100).len(), 2);
     let huge = format!(r#"{{"cluster_ip":"{}"}}"#, "9".repeat(900 << 10));
-    assert_eq!(both(&[("a", &huge), ("b", &huge)], &[]).plan(100).len(), 1, "one always goes");
+    assert_eq!(
+        both(&[("a", &huge), ("b", &huge)], &[]).plan(100).len(),
+        1,
+        "one always goes"
+    );
 }
 
 /// Something that happens at the source or in the store.
@@ -218,8 +271,14 @@ struct ModelStore {
 
 impl ModelStore {
     fn snapshot(&self, of: &BTreeMap<u8, u8>) -> Snapshot {
-        let entries = of.iter().map(|(key, number)| entry(&key.to_string(), &value(*number), self.revision));
-        Snapshot { revision: self.revision, entries: entries.collect(), problems: Vec::new() }
+        let entries = of
+            .iter()
+            .map(|(key, number)| entry(&key.to_string(), &value(*number), self.revision));
+        Snapshot {
+            revision: self.revision,
+            entries: entries.collect(),
+            problems: Vec::new(),
+        }
     }
 
     fn batch(&self, key: u8, number: Option<u8>) -> Batch {
@@ -257,10 +316,16 @@ impl ModelStore {
         let plan = state.plan(2);
         for PlannedWrite { path, action, .. } in &plan {
             let key: u8 = Key::parse(path).unwrap().unwrap().name().parse().unwrap();
-            let (source, stored) = (self.source.get(&key).copied(), self.stored.get(&key).copied());
+            let (source, stored) = (
+                self.source.get(&key).copied(),
+                self.stored.get(&key).copied(),
+            );
             assert_ne!(stored, Some(1), "objects of others are left alone");
             assert_ne!(source, stored, "nothing is written that is there already");
-            assert!(source.is_none_or(|number| number > 1), "{source:?} is nothing to write");
+            assert!(
+                source.is_none_or(|number| number > 1),
+                "{source:?} is nothing to write"
+            );
             assert_eq!(*action == Action::Delete, source.is_none());
             assert_eq!(*action == Action::Add, stored.is_none());
             set(&mut self.stored, key, source);
@@ -270,13 +335,20 @@ impl ModelStore {
 
     /// The expected final content of the store.
     fn expected(&self) -> BTreeMap<u8, u8> {
-        let keys: BTreeSet<u8> = self.source.keys().chain(self.stored.keys()).copied().collect();
+        let keys: BTreeSet<u8> = self
+            .source
+            .keys()
+            .chain(self.stored.keys())
+            .copied()
+            .collect();
         let of = |key: &u8| match (self.source.get(key), self.stored.get(key)) {
             (_, Some(1)) => Some(1),
             (Some(0 | 1), stored) => stored.copied(),
             (source, _) => source.copied(),
         };
-        keys.into_iter().filter_map(|key| Some((key, of(&key)?))).collect()
+        keys.into_iter()
+            .filter_map(|key| Some((key, of(&key)?)))
+            .collect()
     }
 }
 

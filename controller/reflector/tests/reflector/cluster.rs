@@ -30,14 +30,20 @@ impl Running {
     }
 
     pub(crate) async fn start_at(url: &str, store: Arc<dyn Store>, lease: Lease) -> Self {
-        let source = contiv_store::open(&url.parse().unwrap(), EtcdAccess::default()).await.unwrap();
+        let source = contiv_store::open(&url.parse().unwrap(), EtcdAccess::default())
+            .await
+            .unwrap();
         let stats = Stats::default();
         let mut manager = Manager::new(store, lease);
         manager.register(controller(source, &stats)).unwrap();
         manager.register(gauges(&stats).unwrap()).unwrap();
         let stop = CancellationToken::new();
         let manager = tokio::spawn(manager.run(stop.clone()));
-        Self { stats, stop, manager }
+        Self {
+            stats,
+            stop,
+            manager,
+        }
     }
 
     pub(crate) async fn synced(server: &ApiServer, store: Arc<dyn Store>) -> Self {
@@ -48,7 +54,10 @@ impl Running {
 
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        timeout(EVENT_TIMEOUT, self.manager).await.expect("it does not stop").unwrap();
+        timeout(EVENT_TIMEOUT, self.manager)
+            .await
+            .expect("it does not stop")
+            .unwrap();
     }
 }
 
@@ -63,7 +72,10 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
 
 pub(crate) async fn entries(store: &dyn Store) -> BTreeMap<String, Entry> {
     let entries = store.list(ROOT).await.unwrap().entries.into_iter();
-    entries.map(|entry| (entry.key.clone(), entry)).filter(|(key, _)| !key.ends_with(GAUGES)).collect()
+    entries
+        .map(|entry| (entry.key.clone(), entry))
+        .filter(|(key, _)| !key.ends_with(GAUGES))
+        .collect()
 }
 
 pub(crate) async fn until_stored(store: &dyn Store, keys: &[String]) {
@@ -75,7 +87,10 @@ pub(crate) async fn until_stored(store: &dyn Store, keys: &[String]) {
 }
 
 pub(crate) async fn until_cluster_ip(store: &dyn Store, name: &str, ip: &str) {
-    until(&format!("{name} has {ip}"), async || cluster_ip(store, name).await.as_deref() == Some(ip)).await;
+    until(&format!("{name} has {ip}"), async || {
+        cluster_ip(store, name).await.as_deref() == Some(ip)
+    })
+    .await;
 }
 
 pub(crate) async fn cluster_ip(store: &dyn Store, name: &str) -> Option<String> {
@@ -92,11 +107,19 @@ pub(crate) fn key(name: &str) -> String {
 }
 
 pub(crate) fn put(name: &str, value: &str) -> Operation {
-    Operation::Put { key: key(name), value: value.to_owned().into() }
+    Operation::Put {
+        key: key(name),
+        value: value.to_owned().into(),
+    }
 }
 
 pub(crate) fn service(name: &str, cluster_ip: &str) -> Value {
-    object("v1", "Service", name, json!({ "spec": { "clusterIP": cluster_ip } }))
+    object(
+        "v1",
+        "Service",
+        name,
+        json!({ "spec": { "clusterIP": cluster_ip } }),
+    )
 }
 
 pub(crate) fn object(api_version: &str, kind: &str, name: &str, rest: Value) -> Value {

@@ -130,16 +130,26 @@ type Values = BTreeMap<String, Bytes>;
 
 async fn list_values(url: &str) -> Values {
     let url: StoreUrl = url.parse().unwrap();
-    let store = contiv_store::open(&url, EtcdAccess::default()).await.unwrap();
+    let store = contiv_store::open(&url, EtcdAccess::default())
+        .await
+        .unwrap();
     let snapshot = store.list(ROOT).await.unwrap();
     assert_eq!(snapshot.problems, []);
-    snapshot.entries.into_iter().map(|entry| (entry.key, entry.value)).collect()
+    snapshot
+        .entries
+        .into_iter()
+        .map(|entry| (entry.key, entry.value))
+        .collect()
 }
 
 async fn reflect_values(server: &ApiServer) -> Values {
     let store = MemoryStore::new();
     Running::synced(server, store.shared()).await.stop().await;
-    entries(&store).await.into_iter().map(|(key, entry)| (key, entry.value)).collect()
+    entries(&store)
+        .await
+        .into_iter()
+        .map(|(key, entry)| (key, entry.value))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,15 +157,26 @@ async fn manifest_api_server_and_reflector_give_equal_values() {
     let folder = tempfile::tempdir().unwrap();
     let server = ApiServer::start().unwrap();
     for (number, object) in objects().into_iter().enumerate() {
-        fs::write(folder.path().join(format!("{number}.json")), object.to_string()).unwrap();
+        fs::write(
+            folder.path().join(format!("{number}.json")),
+            object.to_string(),
+        )
+        .unwrap();
         server.put(object).unwrap();
     }
     let from_folder = list_values(&format!("dir:{}", folder.path().display())).await;
     assert_eq!(from_folder.len(), objects().len());
-    for other in [list_values(&server.url().unwrap()).await, reflect_values(&server).await] {
+    for other in [
+        list_values(&server.url().unwrap()).await,
+        reflect_values(&server).await,
+    ] {
         assert!(other.keys().eq(from_folder.keys()));
         for (key, value) in other {
-            assert_eq!(String::from_utf8_lossy(&value), String::from_utf8_lossy(&from_folder[&key]), "{key}");
+            assert_eq!(
+                String::from_utf8_lossy(&value),
+                String::from_utf8_lossy(&from_folder[&key]),
+                "{key}"
+            );
         }
     }
 }
@@ -163,7 +184,9 @@ async fn manifest_api_server_and_reflector_give_equal_values() {
 /// The stored form of an object, as JSON.
 fn stored(values: &Values, keyword: &str, name: &str) -> Value {
     let path = format!("{ROOT}k8s/{keyword}/{name}");
-    let found = values.iter().find(|(key, _)| **key == path || key.starts_with(&format!("{path}/")));
+    let found = values
+        .iter()
+        .find(|(key, _)| **key == path || key.starts_with(&format!("{path}/")));
     let (_, value) = found.unwrap_or_else(|| panic!("{path} is not in {:?}", values.keys()));
     serde_json::from_slice(value).unwrap()
 }
@@ -193,9 +216,18 @@ async fn reflected_objects_keep_all_fields_of_services() {
     });
     assert_contains(&web, &expected);
     assert_eq!(web["annotations"]["contiv.io/balance"], "client-address");
-    assert_eq!(web["labels"]["service.kubernetes.io/service-proxy-name"], "contiv");
-    assert_contains(&web["port"][0], &json!({ "node_port": 30080, "app_protocol": "http" }));
-    assert_contains(&web["port"][0]["target_port"], &json!({ "type": "STRING", "string_val": "web" }));
+    assert_eq!(
+        web["labels"]["service.kubernetes.io/service-proxy-name"],
+        "contiv"
+    );
+    assert_contains(
+        &web["port"][0],
+        &json!({ "node_port": 30080, "app_protocol": "http" }),
+    );
+    assert_contains(
+        &web["port"][0]["target_port"],
+        &json!({ "type": "STRING", "string_val": "web" }),
+    );
     let headless = stored(&values, "service", "headless");
     assert_contains(
         &headless,
@@ -203,16 +235,29 @@ async fn reflected_objects_keep_all_fields_of_services() {
     );
 
     let slice = stored(&values, "endpointslice", "web-4");
-    assert_contains(&slice, &json!({ "service_name": "web", "address_type": "IPv4" }));
+    assert_contains(
+        &slice,
+        &json!({ "service_name": "web", "address_type": "IPv4" }),
+    );
     let [first, second, third] = [0, 1, 2].map(|number| &slice["endpoints"][number]);
     assert_contains(
         first,
         &json!({ "zone": "z1", "node_name": "node", "host_name": "web-1",
         "hints": { "for_zones": ["z1", "z2"], "for_nodes": ["node"] } }),
     );
-    assert_eq!(second["conditions"], json!({ "ready": false, "serving": true, "terminating": true }));
-    assert_eq!(third["conditions"], json!({}), "absent conditions stay absent");
-    assert_eq!(slice["ports"][1]["name"], "", "an absent name is stored as an empty one");
+    assert_eq!(
+        second["conditions"],
+        json!({ "ready": false, "serving": true, "terminating": true })
+    );
+    assert_eq!(
+        third["conditions"],
+        json!({}),
+        "absent conditions stay absent"
+    );
+    assert_eq!(
+        slice["ports"][1]["name"], "",
+        "an absent name is stored as an empty one"
+    );
 
     let pod = stored(&values, "pod", "web-1");
     assert_contains(
@@ -221,7 +266,10 @@ async fn reflected_objects_keep_all_fields_of_services() {
         "ip_addresses": ["10.244.1.10", "fd00:10:244:1::10"] }),
     );
     let node = stored(&values, "node", "node");
-    assert_eq!(node["pod_cidrs"], json!(["10.244.1.0/24", "fd00:10:244:1::/64"]));
+    assert_eq!(
+        node["pod_cidrs"],
+        json!(["10.244.1.0/24", "fd00:10:244:1::/64"])
+    );
     assert_eq!(node["labels"]["topology.kubernetes.io/zone"], "z1");
     assert_eq!(node["addresses"].as_array().map(Vec::len), Some(3));
 }
@@ -238,12 +286,17 @@ async fn unused_fields_do_not_change_stored_values() {
     for object in objects() {
         plain.put(object.clone()).unwrap();
         let mut object = object;
-        object["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "fieldsV1": { "f:spec": {} } }]);
+        object["metadata"]["managedFields"] =
+            json!([{ "manager": "kubelet", "fieldsV1": { "f:spec": {} } }]);
         object["metadata"]["uid"] = "9-9".into();
         object["metadata"]["finalizers"] = json!(["example.org/f"]);
-        object["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = "{}".into();
+        object["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =
+            "{}".into();
         object["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
         with_unused.put(object).unwrap();
     }
-    assert_eq!(reflect_values(&with_unused).await, reflect_values(&plain).await);
+    assert_eq!(
+        reflect_values(&with_unused).await,
+        reflect_values(&plain).await
+    );
 }

@@ -32,14 +32,23 @@ async fn etcd_that_lost_its_data_is_filled_again() {
     let store = store(&etcd);
     let (election, lease) = Election::enter(Arc::clone(&store), election("one")).unwrap();
     let running = Running::start(&server, Arc::clone(&store), lease).await;
-    until("all are stored", async || entries(&*store).await.len() == 300).await;
+    until("all are stored", async || {
+        entries(&*store).await.len() == 300
+    })
+    .await;
     // By a manual deletion, and by a new disk.
     etcd.ctl(&["del", "--prefix", "/vnf-agent/"]).await.unwrap();
-    until("all are stored again", async || entries(&*store).await.len() == 300).await;
+    until("all are stored again", async || {
+        entries(&*store).await.len() == 300
+    })
+    .await;
     etcd.kill().await.unwrap();
     etcd.start_empty().await.unwrap();
     until("all are stored in the new one", async || {
-        store.list("/vnf-agent/contiv-ksr/k8s/").await.is_ok_and(|listed| listed.entries.len() == 300)
+        store
+            .list("/vnf-agent/contiv-ksr/k8s/")
+            .await
+            .is_ok_and(|listed| listed.entries.len() == 300)
     })
     .await;
     running.stop().await;
@@ -64,8 +73,15 @@ async fn two_instances_one_writes_and_the_other_takes_over() {
 
     active.stop().await;
     first.resign().await;
-    until("the other has taken over", async || standby.stats.has_synced()).await;
-    assert_eq!(entries(&*store).await[&key("web")].mod_revision, revision, "what is right is not written");
+    until("the other has taken over", async || {
+        standby.stats.has_synced()
+    })
+    .await;
+    assert_eq!(
+        entries(&*store).await[&key("web")].mod_revision,
+        revision,
+        "what is right is not written"
+    );
     server.delete("services", "default", "web");
     until_stored(&*store, &[]).await;
     standby.stop().await;

@@ -12,10 +12,19 @@ async fn content_is_correct_after_repeated_failures_of_the_store() {
     for seed in 0..4 {
         let server = ApiServer::start().unwrap();
         let store = MemoryStore::with_faults(Faults::seeded(seed));
-        let running =
-            Running::start(&server, store.shared(), contiv_controller::Lease::always_leader()).await;
+        let running = Running::start(
+            &server,
+            store.shared(),
+            contiv_controller::Lease::always_leader(),
+        )
+        .await;
         for i in 0..60 {
-            server.put(service(&format!("s{}", i % 7), &format!("10.96.0.{}", i + 1))).unwrap();
+            server
+                .put(service(
+                    &format!("s{}", i % 7),
+                    &format!("10.96.0.{}", i + 1),
+                ))
+                .unwrap();
             if i % 5 == 4 {
                 server.delete("services", "default", &format!("s{}", i % 7));
             }
@@ -73,13 +82,23 @@ async fn foreign_changes_to_reflected_objects_are_undone() {
     let store = MemoryStore::new();
     let running = Running::synced(&server, store.shared()).await;
     let delete = contiv_store::Operation::Delete { key: key("web") };
-    for damage in [put("web", r#"{"cluster_ip":"10.96.0.99"}"#), put("web", "{oops"), delete] {
+    for damage in [
+        put("web", r#"{"cluster_ip":"10.96.0.99"}"#),
+        put("web", "{oops"),
+        delete,
+    ] {
         let revision = store.commit(vec![damage]).await.unwrap();
         until("it was written again", async || {
-            entries(&store).await.get(&key("web")).is_some_and(|entry| entry.mod_revision > revision)
+            entries(&store)
+                .await
+                .get(&key("web"))
+                .is_some_and(|entry| entry.mod_revision > revision)
         })
         .await;
-        assert_eq!(cluster_ip(&store, "web").await.as_deref(), Some("10.96.0.1"));
+        assert_eq!(
+            cluster_ip(&store, "web").await.as_deref(),
+            Some("10.96.0.1")
+        );
     }
     running.stop().await;
 }

@@ -11,7 +11,11 @@ use crate::cluster::{Running, entries, key, service, until, until_cluster_ip, un
 async fn until_watched(server: &ApiServer, watches: usize) {
     let mut seen = 0;
     until("every type is watched", async || {
-        seen += server.take_requests().iter().filter(|request| request.contains("watch=true")).count();
+        seen += server
+            .take_requests()
+            .iter()
+            .filter(|request| request.contains("watch=true"))
+            .count();
         seen >= watches
     })
     .await;
@@ -31,7 +35,11 @@ async fn standby_takes_over_without_listing_anything_again() {
     server.put(service("new", "10.96.0.3")).unwrap();
     server.delete("services", "default", "gone");
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(entries(&store).await.len(), 0, "it writes nothing without the lease");
+    assert_eq!(
+        entries(&store).await.len(),
+        0,
+        "it writes nothing without the lease"
+    );
     assert!(!standby.stats.has_synced());
 
     holder.grant();
@@ -40,8 +48,9 @@ async fn standby_takes_over_without_listing_anything_again() {
     until("has_synced changes", async || standby.stats.has_synced()).await;
     let requests = server.take_requests();
     // A watch reads each object of the history by itself.
-    let is_one_object =
-        |request: &str| request.contains("limit=1") || request.contains("fieldSelector=metadata.name");
+    let is_one_object = |request: &str| {
+        request.contains("limit=1") || request.contains("fieldSelector=metadata.name")
+    };
     let is_no_list = |request: &String| request.contains("watch=true") || is_one_object(request);
     assert!(requests.iter().all(is_no_list), "{requests:?}");
 
@@ -68,7 +77,11 @@ async fn standby_that_was_cut_off_without_word_takes_nothing_back() {
     let proxy = Proxy::start(&server.endpoint()).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
-    fs::copy(server.kubeconfig_for(&proxy.endpoint()).unwrap(), &kubeconfig).unwrap();
+    fs::copy(
+        server.kubeconfig_for(&proxy.endpoint()).unwrap(),
+        &kubeconfig,
+    )
+    .unwrap();
     server.kubeconfig().unwrap();
     server.take_requests();
     let (second, lease) = Lease::manual();

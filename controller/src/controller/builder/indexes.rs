@@ -17,7 +17,11 @@ pub(super) struct AnyIndex {
 
 impl AnyIndex {
     pub(super) fn new<U: 'static>(of: &ResourceType<U>, index: Index<U>) -> Self {
-        Self { type_name: of.name().to_owned(), name: index.name().to_owned(), index: Box::new(index) }
+        Self {
+            type_name: of.name().to_owned(),
+            name: index.name().to_owned(),
+            index: Box::new(index),
+        }
     }
 }
 
@@ -29,17 +33,32 @@ pub(super) fn distribute<T: 'static>(
 ) -> Result<Vec<Index<T>>, BuildError> {
     let mut own: Vec<Index<T>> = Vec::new();
     let mut names = BTreeSet::new();
-    for AnyIndex { type_name, name, index } in indexes {
-        let of_nobody =
-            || BuildError::IndexOfUnwatched { resource_type: type_name.clone(), index: name.clone() };
+    for AnyIndex {
+        type_name,
+        name,
+        index,
+    } in indexes
+    {
+        let of_nobody = || BuildError::IndexOfUnwatched {
+            resource_type: type_name.clone(),
+            index: name.clone(),
+        };
         if !names.insert((type_name.clone(), name.clone())) {
-            return Err(BuildError::DuplicateIndex { resource_type: type_name, index: name });
+            return Err(BuildError::DuplicateIndex {
+                resource_type: type_name,
+                index: name,
+            });
         }
         if type_name == managed.name() {
             own.push(*index.downcast().map_err(|_| of_nobody())?);
         } else {
-            let watch = watches.iter_mut().find(|watch| watch.type_name() == type_name);
-            watch.ok_or_else(of_nobody)?.take_index(index).map_err(|_| of_nobody())?;
+            let watch = watches
+                .iter_mut()
+                .find(|watch| watch.type_name() == type_name);
+            watch
+                .ok_or_else(of_nobody)?
+                .take_index(index)
+                .map_err(|_| of_nobody())?;
         }
     }
     Ok(own)

@@ -14,14 +14,21 @@ pub(super) struct ObservedKey {
 
 impl ObservedKey {
     pub(super) fn new(key: &str) -> Self {
-        Self { key: key.to_owned(), entry: None, revision: None }
+        Self {
+            key: key.to_owned(),
+            entry: None,
+            revision: None,
+        }
     }
 
     pub(super) fn on_event(&mut self, event: FeedEvent) {
         match event {
             FeedEvent::Snapshot(snapshot) => {
                 // The feed watches a prefix, and other keys may begin with this one.
-                self.entry = snapshot.entries.into_iter().find(|entry| entry.key == self.key);
+                self.entry = snapshot
+                    .entries
+                    .into_iter()
+                    .find(|entry| entry.key == self.key);
                 self.revision = Some(snapshot.revision);
             }
             FeedEvent::Changed(batch) => {
@@ -50,14 +57,21 @@ impl ObservedKey {
 
     /// The revision at which the key was created, if it has this value.
     pub(super) fn create_revision_of(&self, value: &str) -> Option<i64> {
-        let entry = self.entry.as_ref().filter(|entry| entry.value == value.as_bytes())?;
+        let entry = self
+            .entry
+            .as_ref()
+            .filter(|entry| entry.value == value.as_bytes())?;
         Some(entry.create_revision)
     }
 
     /// Whether the key created at this revision is gone. Observations from before that revision do not count.
     pub(super) fn is_gone(&self, create_revision: i64) -> bool {
-        self.revision.is_some_and(|revision| revision >= create_revision)
-            && self.entry.as_ref().is_none_or(|entry| entry.create_revision != create_revision)
+        self.revision
+            .is_some_and(|revision| revision >= create_revision)
+            && self
+                .entry
+                .as_ref()
+                .is_none_or(|entry| entry.create_revision != create_revision)
     }
 }
 
@@ -69,19 +83,44 @@ mod tests {
 
     fn put(revision: i64, key: &str) -> Change {
         let (create_revision, mod_revision) = (revision, revision);
-        Change::Put(Entry { key: key.to_owned(), value: "me".into(), create_revision, mod_revision })
+        Change::Put(Entry {
+            key: key.to_owned(),
+            value: "me".into(),
+            create_revision,
+            mod_revision,
+        })
     }
 
     #[test]
     fn observation_older_than_the_key_is_ignored() {
         let mut observed = ObservedKey::new("/e");
-        observed.on_event(FeedEvent::Snapshot(Snapshot { revision: 4, ..Snapshot::default() }));
+        observed.on_event(FeedEvent::Snapshot(Snapshot {
+            revision: 4,
+            ..Snapshot::default()
+        }));
         assert!(observed.is_absent() && !observed.is_gone(5));
-        let changes = vec![Change::Delete { key: "/e".to_owned() }, put(5, "/e")];
-        observed.on_event(FeedEvent::Changed(Batch { revision: 5, changes }));
+        let changes = vec![
+            Change::Delete {
+                key: "/e".to_owned(),
+            },
+            put(5, "/e"),
+        ];
+        observed.on_event(FeedEvent::Changed(Batch {
+            revision: 5,
+            changes,
+        }));
         assert!(!observed.is_gone(5));
-        assert_eq!((observed.create_revision_of("me"), observed.create_revision_of("you")), (Some(5), None));
-        observed.on_event(FeedEvent::Changed(Batch { revision: 9, changes: vec![put(9, "/e")] }));
+        assert_eq!(
+            (
+                observed.create_revision_of("me"),
+                observed.create_revision_of("you")
+            ),
+            (Some(5), None)
+        );
+        observed.on_event(FeedEvent::Changed(Batch {
+            revision: 9,
+            changes: vec![put(9, "/e")],
+        }));
         assert!(observed.is_gone(5), "it is another one now");
     }
 
@@ -98,12 +137,25 @@ mod tests {
             (vec![(2, "/e"), (3, "/e2")], Some(2)),
         ] {
             let entries = keys.iter().copied().map(entry).collect();
-            let changes = keys.iter().map(|&(revision, key)| put(revision, key)).collect();
+            let changes = keys
+                .iter()
+                .map(|&(revision, key)| put(revision, key))
+                .collect();
             for events in [
-                vec![FeedEvent::Snapshot(Snapshot { revision: 3, entries, ..Snapshot::default() })],
+                vec![FeedEvent::Snapshot(Snapshot {
+                    revision: 3,
+                    entries,
+                    ..Snapshot::default()
+                })],
                 vec![
-                    FeedEvent::Snapshot(Snapshot { revision: 1, ..Snapshot::default() }),
-                    FeedEvent::Changed(Batch { revision: 3, changes }),
+                    FeedEvent::Snapshot(Snapshot {
+                        revision: 1,
+                        ..Snapshot::default()
+                    }),
+                    FeedEvent::Changed(Batch {
+                        revision: 3,
+                        changes,
+                    }),
                 ],
             ] {
                 let mut observed = ObservedKey::new("/e");

@@ -31,12 +31,19 @@ enum KeepAliveResult {
 }
 
 impl Session {
-    pub(super) async fn begin(store: Arc<dyn Store>, config: &ElectionConfig) -> Result<Self, StoreError> {
+    pub(super) async fn begin(
+        store: Arc<dyn Store>,
+        config: &ElectionConfig,
+    ) -> Result<Self, StoreError> {
         let sent = Instant::now();
         let lease = leases(store.as_ref())?.grant(config.ttl).await?;
         let (sender, alive) = watch::channel(KeepAliveResult::Since(sent));
-        let keeping_alive =
-            tokio::spawn(keep_alive(Arc::clone(&store), lease, config.keep_alive_every, sender));
+        let keeping_alive = tokio::spawn(keep_alive(
+            Arc::clone(&store),
+            lease,
+            config.keep_alive_every,
+            sender,
+        ));
         Ok(Self {
             store,
             lease,
@@ -59,7 +66,9 @@ impl Session {
     pub(super) async fn lost(&self) {
         let mut alive = self.alive.clone();
         loop {
-            let KeepAliveResult::Since(sent) = *alive.borrow_and_update() else { return };
+            let KeepAliveResult::Since(sent) = *alive.borrow_and_update() else {
+                return;
+            };
             tokio::select! {
                 changed = alive.changed() => if changed.is_err() { return },
                 () = sleep_until(sent + self.step_down_after) => return,
@@ -73,8 +82,10 @@ impl Session {
 }
 
 fn leases(store: &dyn Store) -> Result<&dyn Leases, StoreError> {
-    let refused =
-        || StoreError::Refused { action: "grant a lease".to_owned(), reason: "there are none".to_owned() };
+    let refused = || StoreError::Refused {
+        action: "grant a lease".to_owned(),
+        reason: "there are none".to_owned(),
+    };
     store.leases().ok_or_else(refused)
 }
 

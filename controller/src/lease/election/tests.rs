@@ -19,18 +19,26 @@ struct Process {
 
 fn enter(store: &MemoryStore, identity: &str) -> Process {
     let wire = store.another_client();
-    let (election, lease) = Election::enter(wire.shared(), ElectionConfig::new(KEY, identity)).unwrap();
-    Process { wire, election, lease }
+    let (election, lease) =
+        Election::enter(wire.shared(), ElectionConfig::new(KEY, identity)).unwrap();
+    Process {
+        wire,
+        election,
+        lease,
+    }
 }
 
 fn three(store: &MemoryStore) -> Vec<Process> {
-    ["a", "b", "c"].map(|identity| enter(store, identity)).into()
+    ["a", "b", "c"]
+        .map(|identity| enter(store, identity))
+        .into()
 }
 
 /// The index of the leader. There must never be two.
 fn holder(processes: &[Process]) -> Option<usize> {
-    let holders: Vec<usize> =
-        (0..processes.len()).filter(|index| processes[*index].lease.is_held()).collect();
+    let holders: Vec<usize> = (0..processes.len())
+        .filter(|index| processes[*index].lease.is_held())
+        .collect();
     assert!(holders.len() < 2, "{holders:?} hold it");
     holders.first().copied()
 }
@@ -87,10 +95,16 @@ async fn partitioned_leader_steps_down_before_another_wins() {
     let start = Instant::now();
     while processes[first].lease.is_held() {
         sleep(ms(10)).await;
-        assert_eq!(holder(&processes), processes[first].lease.is_held().then_some(first));
+        assert_eq!(
+            holder(&processes),
+            processes[first].lease.is_held().then_some(first)
+        );
     }
     let stepped_down = start.elapsed();
-    assert!((8..=10).contains(&stepped_down.as_secs()), "{stepped_down:?}");
+    assert!(
+        (8..=10).contains(&stepped_down.as_secs()),
+        "{stepped_down:?}"
+    );
     let taken_over = stepped_down + until_held(&processes, Duration::from_secs(30)).await;
     assert!((28..=30).contains(&taken_over.as_secs()), "{taken_over:?}");
     let second = holder(&processes);
@@ -123,7 +137,13 @@ async fn leader_whose_key_is_deleted_by_hand_steps_down() {
     delete(&store, KEY).await;
     sleep(ms(10)).await;
     until_held(&processes, Duration::from_secs(5)).await;
-    assert_ne!(processes[holder(&processes).unwrap()].lease.fence().unwrap(), fence);
+    assert_ne!(
+        processes[holder(&processes).unwrap()]
+            .lease
+            .fence()
+            .unwrap(),
+        fence
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,14 +153,20 @@ async fn fence_is_revision_at_which_key_was_created() {
     until_held(&processes, Duration::from_secs(1)).await;
     let [entry] = store.list(KEY).await.unwrap().entries.try_into().unwrap();
     assert!(entry.value.starts_with(b"a "), "{entry:?}");
-    let fence = Fence { key: KEY.to_owned(), create_revision: entry.create_revision };
+    let fence = Fence {
+        key: KEY.to_owned(),
+        create_revision: entry.create_revision,
+    };
     assert_eq!(processes[0].lease.fence(), Some(fence));
 }
 
 #[tokio::test(start_paused = true)]
 async fn answer_that_is_lost_loses_no_election() {
     // The answer of every transaction is lost, but the key is observed all the same.
-    let store = MemoryStore::with_faults(Faults { lost_answer: 1.0, ..Faults::NONE });
+    let store = MemoryStore::with_faults(Faults {
+        lost_answer: 1.0,
+        ..Faults::NONE
+    });
     let processes = vec![enter(&store, "a")];
     until_held(&processes, Duration::from_secs(5)).await;
 }
@@ -178,20 +204,41 @@ async fn two_leaders_never_exist_despite_faults() {
 async fn times_that_do_not_fit_are_refused() {
     let config = ElectionConfig::new(KEY, "a");
     for config in [
-        ElectionConfig { step_down_after: config.ttl, ..config.clone() },
-        ElectionConfig { keep_alive_every: config.step_down_after, ..config.clone() },
-        ElectionConfig { keep_alive_every: Duration::ZERO, ..config.clone() },
-        ElectionConfig { ttl: ms(900), step_down_after: ms(500), keep_alive_every: ms(100), ..config },
+        ElectionConfig {
+            step_down_after: config.ttl,
+            ..config.clone()
+        },
+        ElectionConfig {
+            keep_alive_every: config.step_down_after,
+            ..config.clone()
+        },
+        ElectionConfig {
+            keep_alive_every: Duration::ZERO,
+            ..config.clone()
+        },
+        ElectionConfig {
+            ttl: ms(900),
+            step_down_after: ms(500),
+            keep_alive_every: ms(100),
+            ..config
+        },
     ] {
-        let error = Election::enter(MemoryStore::new().shared(), config).unwrap_err().to_string();
-        assert!(error.contains("keep_alive_every < step_down_after < ttl"), "{error}");
+        let error = Election::enter(MemoryStore::new().shared(), config)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("keep_alive_every < step_down_after < ttl"),
+            "{error}"
+        );
     }
 }
 
 #[tokio::test]
 async fn store_without_leases_is_refused_with_way_out() {
     let folder = tempfile::tempdir().unwrap();
-    let store = contiv_store::dir::DirStore::open(folder.path()).await.unwrap();
+    let store = contiv_store::dir::DirStore::open(folder.path())
+        .await
+        .unwrap();
     let error = Election::enter(Arc::new(store), ElectionConfig::new(KEY, "a")).unwrap_err();
     assert_eq!(error, ElectionError::NoLeases);
 }

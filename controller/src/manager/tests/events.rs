@@ -53,8 +53,13 @@ async fn key_of_another_type_from_a_mapper_is_left_out() {
     let (sender, receiver) = mpsc::channel(1);
     let of_two_types = |name: &str| ["u", "t"].map(|of| texts(of).key(name)).to_vec();
     let builder = logging(&log)
-        .with_watch(&texts("w"), Mapper::of(move |object: &Object<String>| of_two_types(&object.value)))
-        .with_custom_watch(receiver, move |_, name: &&str| Ok::<_, BoxError>(of_two_types(name)));
+        .with_watch(
+            &texts("w"),
+            Mapper::of(move |object: &Object<String>| of_two_types(&object.value)),
+        )
+        .with_custom_watch(receiver, move |_, name: &&str| {
+            Ok::<_, BoxError>(of_two_types(name))
+        });
     let running = run(&store, builder);
     put(&store, "/w/1", "watched").await;
     sender.send("custom").await.unwrap();
@@ -102,7 +107,10 @@ async fn panicking_mapper_is_retried_and_blocks_no_other() {
     let mapper = Mapper::of({
         let calls = Arc::clone(&calls);
         move |object: &Object<String>| {
-            assert!(object.value != "bad" || calls.fetch_add(1, Ordering::Relaxed) >= 3, "test error");
+            assert!(
+                object.value != "bad" || calls.fetch_add(1, Ordering::Relaxed) >= 3,
+                "test error"
+            );
             vec![format!("/t/{}", object.value).into()]
         }
     });
@@ -144,7 +152,11 @@ async fn custom_watch_maps_its_events_also_after_a_restart() {
     drop(sender);
     put(&store, "/t/d", "d").await;
     settle().await;
-    assert_eq!(log.take(), ["/t/d d"], "a source that is gone ends nothing else");
+    assert_eq!(
+        log.take(),
+        ["/t/d d"],
+        "a source that is gone ends nothing else"
+    );
     running.stop().await;
 }
 
@@ -154,12 +166,18 @@ async fn indexes_and_queries_are_there_for_reconcilers() {
     let watched = texts("w");
     let builder = Controller::for_type(&texts("t"))
         .with_watch(&watched, named())
-        .with_index(&watched, Index::single("text", |object: &Object<String>| Some(object.value.clone())))
+        .with_index(
+            &watched,
+            Index::single("text", |object: &Object<String>| Some(object.value.clone())),
+        )
         .with_query("named", {
             let watched = watched.clone();
             move |caches, name| {
                 let objects = caches.of(&watched)?.by_index("text", name)?;
-                Ok(objects.iter().map(|object| Arc::clone(&object.key)).collect())
+                Ok(objects
+                    .iter()
+                    .map(|object| Arc::clone(&object.key))
+                    .collect())
             }
         })
         .with_query("broken", {
@@ -179,12 +197,17 @@ async fn indexes_and_queries_are_there_for_reconcilers() {
                     let by_index = context.cache_of(&watched)?.by_index("text", &name)?;
                     assert_eq!(by_query.len(), by_index.len());
                     log.add(format!("{key}: {by_query:?}"));
-                    let error = |query: &str| context.caches().query(query, "").unwrap_err().to_string();
+                    let error =
+                        |query: &str| context.caches().query(query, "").unwrap_err().to_string();
                     assert_eq!(
                         error("other"),
                         "the controller has no query \"other\"; give it one with with_query"
                     );
-                    assert!(error("broken").starts_with("w has no index \"nowhere\""), "{}", error("broken"));
+                    assert!(
+                        error("broken").starts_with("w has no index \"nowhere\""),
+                        "{}",
+                        error("broken")
+                    );
                     Ok(Outcome::Done)
                 }
             }
@@ -208,7 +231,10 @@ async fn indexes_and_queries_are_there_for_reconcilers() {
 #[tokio::test(start_paused = true)]
 async fn changes_are_reconciled_after_quiet_period() {
     let (store, log) = (MemoryStore::new(), Log::new());
-    let debounce = Debounce { quiet: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
+    let debounce = Debounce {
+        quiet: Duration::from_secs(1),
+        max_delay: Duration::from_secs(5),
+    };
     let running = run(&store, logging(&log).with_debounce(debounce));
     tokio::time::sleep(ms(100)).await;
     for i in 0..4 {

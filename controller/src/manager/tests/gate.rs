@@ -15,7 +15,11 @@ async fn first_pass_ends_when_every_listed_key_was_reconciled() {
             move |context: Context<String>| {
                 let log = log.clone();
                 async move {
-                    assert_eq!(context.first_pass().remaining(), None, "nothing is listed yet");
+                    assert_eq!(
+                        context.first_pass().remaining(),
+                        None,
+                        "nothing is listed yet"
+                    );
                     context.first_pass().wait().await;
                     log.add("reap");
                     Ok(())

@@ -64,9 +64,10 @@ async fn background_task_starts_before_the_first_list_and_is_awaited() {
 
 #[tokio::test(start_paused = true)]
 async fn background_task_failure_restarts_all() {
-    for (fails, expected) in
-        [(false, vec!["background", "/t/1 a"]), (true, vec!["background", "background", "/t/1 a"])]
-    {
+    for (fails, expected) in [
+        (false, vec!["background", "/t/1 a"]),
+        (true, vec!["background", "background", "/t/1 a"]),
+    ] {
         let (store, log) = (MemoryStore::new(), Log::new());
         put(&store, "/t/1", "a").await;
         let count = AtomicUsize::new(0);
@@ -89,7 +90,9 @@ async fn background_task_failure_restarts_all() {
 async fn start_and_stop_callbacks_are_called_each_time() {
     let log = Log::new();
     let (on_start, on_stop) = (log.clone(), log.clone());
-    let builder = logging(&log).on_start(move || on_start.add("start")).on_stop(move || on_stop.add("stop"));
+    let builder = logging(&log)
+        .on_start(move || on_start.add("start"))
+        .on_stop(move || on_stop.add("stop"));
     let running = run(&MemoryStore::new(), builder);
     settle().await;
     running.holder.revoke();
@@ -106,8 +109,8 @@ async fn panic_outside_reconciler_starts_everything_again() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let count = AtomicUsize::new(0);
-    let builder =
-        logging(&log).on_start(move || assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "test error"));
+    let builder = logging(&log)
+        .on_start(move || assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "test error"));
     let running = run(&store, builder);
     settle().await;
     assert_eq!(log.take(), Vec::<String>::new());
@@ -145,10 +148,15 @@ async fn background_task_that_does_not_end_is_dropped_after_the_grace() {
 /// Log messages of the reconciler, a mapper, the background task and the initializer have the fields of the span.
 #[tokio::test(start_paused = true)]
 async fn everything_runs_in_the_span_of_the_controller() {
-    let _guard =
-        tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
+    let _guard = tracing::subscriber::set_default(
+        tracing_subscriber::fmt()
+            .with_writer(std::io::sink)
+            .finish(),
+    );
     let note = |log: &Log, what: &str| {
-        let span = tracing::Span::current().metadata().map_or("none", |metadata| metadata.name());
+        let span = tracing::Span::current()
+            .metadata()
+            .map_or("none", |metadata| metadata.name());
         log.add(format!("{what} in {span}"));
     };
     let (store, log) = (MemoryStore::new(), Log::new());
@@ -184,6 +192,14 @@ async fn everything_runs_in_the_span_of_the_controller() {
     let mut lines = log.take();
     lines.sort();
     lines.dedup();
-    assert_eq!(lines, ["background in demo", "initializer in demo", "mapper in demo", "reconciler in demo"]);
+    assert_eq!(
+        lines,
+        [
+            "background in demo",
+            "initializer in demo",
+            "mapper in demo",
+            "reconciler in demo"
+        ]
+    );
     running.stop().await;
 }

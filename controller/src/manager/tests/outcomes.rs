@@ -18,7 +18,10 @@ fn answering(
     })
 }
 
-async fn times(builder: impl FnOnce(&Log) -> ControllerBuilder<String>, duration: Duration) -> Vec<u128> {
+async fn times(
+    builder: impl FnOnce(&Log) -> ControllerBuilder<String>,
+    duration: Duration,
+) -> Vec<u128> {
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
     let log = Log::new();
@@ -30,8 +33,17 @@ async fn times(builder: impl FnOnce(&Log) -> ControllerBuilder<String>, duration
 
 #[tokio::test(start_paused = true)]
 async fn error_is_retried_with_back_off_until_it_is_well() {
-    let answer = |run| if run < 4 { Err("not yet".into()) } else { Ok(Outcome::Done) };
-    assert_eq!(times(|log| answering(log, answer), ms(1000)).await, [0, 5, 15, 35, 75]);
+    let answer = |run| {
+        if run < 4 {
+            Err("not yet".into())
+        } else {
+            Ok(Outcome::Done)
+        }
+    };
+    assert_eq!(
+        times(|log| answering(log, answer), ms(1000)).await,
+        [0, 5, 15, 35, 75]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +52,10 @@ async fn panic_is_retried_as_error_is() {
         assert!(run > 1, "test error");
         Ok(Outcome::Done)
     };
-    assert_eq!(times(|log| answering(log, answer), ms(1000)).await, [0, 5, 15]);
+    assert_eq!(
+        times(|log| answering(log, answer), ms(1000)).await,
+        [0, 5, 15]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,11 +63,12 @@ async fn panic_before_first_await_is_error_too() {
     let count = AtomicUsize::new(0);
     let log = Log::new();
     let inner = log.clone();
-    let builder = Controller::for_type(&texts("t")).with_reconciler(move |_: Context<String>, key: Key| {
-        inner.add(key.as_ref());
-        assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "test error");
-        async { Ok(Outcome::Done) }
-    });
+    let builder =
+        Controller::for_type(&texts("t")).with_reconciler(move |_: Context<String>, key: Key| {
+            inner.add(key.as_ref());
+            assert!(count.fetch_add(1, Ordering::Relaxed) > 0, "test error");
+            async { Ok(Outcome::Done) }
+        });
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
     let running = run(&store, builder);
@@ -63,8 +79,13 @@ async fn panic_before_first_await_is_error_too() {
 
 #[tokio::test(start_paused = true)]
 async fn requeue_after_second_is_not_before_750_ms() {
-    let answer =
-        |run| Ok(if run == 0 { Outcome::RequeueAfter(Duration::from_secs(1)) } else { Outcome::Done });
+    let answer = |run| {
+        Ok(if run == 0 {
+            Outcome::RequeueAfter(Duration::from_secs(1))
+        } else {
+            Outcome::Done
+        })
+    };
     let times = times(|log| answering(log, answer), Duration::from_secs(10)).await;
     assert_eq!(times, [0, 1000]);
 }
@@ -87,8 +108,17 @@ async fn requeue_error_is_a_requeue_and_no_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn requeue_now_is_at_once() {
-    let answer = |run| Ok(if run < 3 { Outcome::RequeueNow } else { Outcome::Done });
-    assert_eq!(times(|log| answering(log, answer), Duration::from_secs(10)).await, [0, 0, 0, 0]);
+    let answer = |run| {
+        Ok(if run < 3 {
+            Outcome::RequeueNow
+        } else {
+            Outcome::Done
+        })
+    };
+    assert_eq!(
+        times(|log| answering(log, answer), Duration::from_secs(10)).await,
+        [0, 0, 0, 0]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,32 +128,53 @@ async fn success_forgets_failures_before_it() {
         2 => Ok(Outcome::RequeueAfter(ms(985))),
         _ => Ok(Outcome::Done),
     };
-    assert_eq!(times(|log| answering(log, answer), Duration::from_secs(10)).await, [0, 5, 15, 1000, 1005]);
+    assert_eq!(
+        times(|log| answering(log, answer), Duration::from_secs(10)).await,
+        [0, 5, 15, 1000, 1005]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn retry_budget_of_5_is_6_runs_and_resync_heals_dropped_key() {
     let builder = |log: &Log| {
-        let answer = |run| if run < 6 { Err("fails".into()) } else { Ok(Outcome::Done) };
-        answering(log, answer).with_retry_budget(5).with_resync(Some(Duration::from_secs(100)))
+        let answer = |run| {
+            if run < 6 {
+                Err("fails".into())
+            } else {
+                Ok(Outcome::Done)
+            }
+        };
+        answering(log, answer)
+            .with_retry_budget(5)
+            .with_resync(Some(Duration::from_secs(100)))
     };
     let times = times(builder, Duration::from_secs(101)).await;
     assert_eq!(times[..6], [0, 5, 15, 35, 75, 155]);
-    let [resynced] = times[6..] else { panic!("{times:?}") };
+    let [resynced] = times[6..] else {
+        panic!("{times:?}")
+    };
     assert!((80_155..=100_155).contains(&resynced), "{resynced}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_key_without_resync_waits_for_the_next_change() {
     let answer = |_| Err("fails".into());
-    let builder = |log: &Log| answering(log, answer).with_retry_budget(2).with_resync(None);
-    assert_eq!(times(builder, Duration::from_secs(1_000_000)).await, [0, 5, 15]);
+    let builder = |log: &Log| {
+        answering(log, answer)
+            .with_retry_budget(2)
+            .with_resync(None)
+    };
+    assert_eq!(
+        times(builder, Duration::from_secs(1_000_000)).await,
+        [0, 5, 15]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn object_is_resynced_after_jittered_interval_again_and_again() {
-    let builder =
-        |log: &Log| answering(log, |_| Ok(Outcome::Done)).with_resync(Some(Duration::from_secs(1000)));
+    let builder = |log: &Log| {
+        answering(log, |_| Ok(Outcome::Done)).with_resync(Some(Duration::from_secs(1000)))
+    };
     let times = times(builder, Duration::from_secs(3000)).await;
     assert!((3..=4).contains(&times.len()), "{times:?}");
     for pair in times.windows(2) {
@@ -134,7 +185,13 @@ async fn object_is_resynced_after_jittered_interval_again_and_again() {
 
 #[tokio::test(start_paused = true)]
 async fn error_does_not_lead_to_second_resync() {
-    let answer = |run| if run == 0 { Err("fails".into()) } else { Ok(Outcome::Done) };
+    let answer = |run| {
+        if run == 0 {
+            Err("fails".into())
+        } else {
+            Ok(Outcome::Done)
+        }
+    };
     let builder = |log: &Log| answering(log, answer).with_resync(Some(Duration::from_secs(1000)));
     let times = times(builder, Duration::from_secs(1100)).await;
     assert_eq!(times[..2], [0, 5]);
@@ -145,7 +202,10 @@ async fn error_does_not_lead_to_second_resync() {
 async fn deleted_object_is_not_resynced() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
-    let running = run(&store, logging(&log).with_resync(Some(Duration::from_secs(1000))));
+    let running = run(
+        &store,
+        logging(&log).with_resync(Some(Duration::from_secs(1000))),
+    );
     settle().await;
     delete(&store, "/t/1").await;
     tokio::time::sleep(Duration::from_secs(5000)).await;

@@ -61,7 +61,10 @@ async fn old_run_ends_before_a_new_one_starts() {
         settle().await;
     }
     running.stop().await;
-    assert_eq!(log.take(), ["begin 0", "end 0", "begin 1", "end 1", "begin 2", "end 2"]);
+    assert_eq!(
+        log.take(),
+        ["begin 0", "end 0", "begin 1", "end 1", "begin 2", "end 2"]
+    );
 }
 
 struct OnDrop(Log, String);
@@ -162,13 +165,19 @@ async fn writer_of_run_is_fenced_by_lease_under_which_it_began() {
         }
     });
     let running = run_without_lease(&store, builder);
-    running.holder.grant_with(crate::Fence { key: "/lease".to_owned(), create_revision });
+    running.holder.grant_with(crate::Fence {
+        key: "/lease".to_owned(),
+        create_revision,
+    });
     settle().await;
     assert_eq!(log.take(), ["written"]);
     delete(&store, "/lease").await;
     put(&store, "/t/1", "todo").await;
     settle().await;
-    assert_eq!(log.take(), ["another one holds /lease now; nothing was written"]);
+    assert_eq!(
+        log.take(),
+        ["another one holds /lease now; nothing was written"]
+    );
     running.stop().await;
 }
 
@@ -177,7 +186,10 @@ async fn warm_standby_resumes_without_listing_again() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let owners = texts("o");
     let builder = logging(&log)
-        .with_watch(&owners, crate::Mapper::map_owner(|owned: &String| Some(owned.as_str().into())))
+        .with_watch(
+            &owners,
+            crate::Mapper::map_owner(|owned: &String| Some(owned.as_str().into())),
+        )
         .with_warm_standby();
     put(&store, "/t/1", "old").await;
     let running = run_without_lease(&store, builder);
@@ -186,7 +198,11 @@ async fn warm_standby_resumes_without_listing_again() {
     put(&store, "/t/2", "while it waited").await;
     put(&store, "/o/1", "/t/3").await;
     settle().await;
-    assert_eq!(log.take(), Vec::<String>::new(), "it may not reconcile without the lease");
+    assert_eq!(
+        log.take(),
+        Vec::<String>::new(),
+        "it may not reconcile without the lease"
+    );
     // A controller that had to list now could not start.
     store.cut();
     running.holder.grant();
@@ -212,7 +228,10 @@ impl crate::Runnable for CountingFrom {
     }
 
     fn prepare(self: Arc<Self>, _: &Arc<dyn Store>) -> Box<dyn crate::Run> {
-        Box::new(Counting { log: self.0.clone(), count: 0 })
+        Box::new(Counting {
+            log: self.0.clone(),
+            count: 0,
+        })
     }
 }
 
@@ -286,12 +305,18 @@ async fn runnable_that_does_not_stop_is_dropped() {
     settle().await;
     holder.revoke();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(log.timed(), [(0, "started".to_owned()), (1100, "dropped".to_owned())]);
+    assert_eq!(
+        log.timed(),
+        [(0, "started".to_owned()), (1100, "dropped".to_owned())]
+    );
     holder.grant();
     settle().await;
     stop.cancel();
     task.await.unwrap();
-    assert_eq!(log.timed(), [(2100, "started".to_owned()), (8200, "dropped".to_owned())]);
+    assert_eq!(
+        log.timed(),
+        [(2100, "started".to_owned()), (8200, "dropped".to_owned())]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,13 +326,22 @@ async fn runnable_keeps_its_preparation_and_restarts_on_failure() {
     let mut manager = Manager::new(store.shared(), lease);
     manager.register(CountingFrom(log.clone())).unwrap();
     let twice = manager.register(CountingFrom(Log::new()));
-    assert_eq!(twice, Err(ManagerError::DuplicateController { name: "counting".to_owned() }));
+    assert_eq!(
+        twice,
+        Err(ManagerError::DuplicateController {
+            name: "counting".to_owned()
+        })
+    );
     assert!(format!("{manager:?}").contains(r#"registered: ["counting"]"#));
     assert_eq!(manager.dependencies().to_mermaid(), "flowchart TD\n");
     let stop = CancellationToken::new();
     let task = tokio::spawn(manager.run(stop.clone()));
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(log.take(), Vec::<String>::new(), "it may not run without the lease");
+    assert_eq!(
+        log.take(),
+        Vec::<String>::new(),
+        "it may not run without the lease"
+    );
     holder.grant();
     settle().await;
     assert_eq!(log.take(), ["continues from 3"]);
@@ -318,7 +352,10 @@ async fn runnable_keeps_its_preparation_and_restarts_on_failure() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     // Pauses between restarts are random.
     let restarts = log.take();
-    assert!(!restarts.is_empty() && restarts.iter().all(|line| line == "continues from 0"), "{restarts:?}");
+    assert!(
+        !restarts.is_empty() && restarts.iter().all(|line| line == "continues from 0"),
+        "{restarts:?}"
+    );
     holder.revoke();
     tokio::time::sleep(Duration::from_secs(10)).await;
     holder.grant();

@@ -25,8 +25,9 @@ async fn idle_or_working_controllers_are_no_stall() {
 async fn reconciler_that_hangs_is_stall_after_five_minutes_and_named() {
     let store = MemoryStore::new();
     put(&store, "/t/1", "a").await;
-    let hangs = Controller::for_type(&texts("t"))
-        .with_reconciler(|_: Context<String>, _: Key| std::future::pending::<Result<Outcome, BoxError>>());
+    let hangs = Controller::for_type(&texts("t")).with_reconciler(|_: Context<String>, _: Key| {
+        std::future::pending::<Result<Outcome, BoxError>>()
+    });
     let mut manager = Manager::new(store.shared(), Lease::always_leader());
     manager.register(hangs.build().unwrap()).unwrap();
     let progress = manager.progress();
@@ -36,7 +37,10 @@ async fn reconciler_that_hangs_is_stall_after_five_minutes_and_named() {
     assert_eq!(progress.stall().await, None);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let said = progress.stall().await.map(|stall| stall.to_string());
-    assert_eq!(said.as_deref(), Some("controller t has been working on one object for 302 s"));
+    assert_eq!(
+        said.as_deref(),
+        Some("controller t has been working on one object for 302 s")
+    );
     stop.cancel();
     running.await.unwrap();
 }

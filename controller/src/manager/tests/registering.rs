@@ -10,8 +10,9 @@ fn plain(managed: &str) -> ControllerBuilder<String> {
 
 fn watching(managed: &str, watched: &[&str]) -> Controller<String> {
     let mapper = || Mapper::of(|_: &Object<String>| vec![]);
-    let builder =
-        watched.iter().fold(plain(managed), |builder, watched| builder.with_watch(&texts(watched), mapper()));
+    let builder = watched.iter().fold(plain(managed), |builder, watched| {
+        builder.with_watch(&texts(watched), mapper())
+    });
     builder.build().unwrap()
 }
 
@@ -22,28 +23,54 @@ fn index() -> Index<String> {
 #[test]
 fn misuse_is_an_error_with_a_hint() {
     let mapper = || Mapper::of(|_: &Object<String>| vec![]);
-    let zero_bucket = TokenBucket { per_second: 0.0, burst: 1 };
+    let zero_bucket = TokenBucket {
+        per_second: 0.0,
+        burst: 1,
+    };
     for (builder, message) in [
         (
             Controller::for_type(&texts("t")),
             "the controller of t has no reconciler; give it one with with_reconciler",
         ),
         (
-            plain("t").with_watch(&texts("w"), mapper()).with_watch(&texts("w"), mapper()),
+            plain("t")
+                .with_watch(&texts("w"), mapper())
+                .with_watch(&texts("w"), mapper()),
             "the controller of t watches w twice; watch it once",
         ),
-        (plain("t").with_watch(&texts("t"), mapper()), "the managed type is watched already"),
-        (plain("t").with_index(&texts("t"), index()).with_index(&texts("t"), index()), "rename one of them"),
-        (plain("t").with_index(&texts("w"), index()), "add a watch of it with with_watch"),
         (
-            plain("t").with_query("q", |_, _| Ok(vec![])).with_query("q", |_, _| Ok(vec![])),
+            plain("t").with_watch(&texts("t"), mapper()),
+            "the managed type is watched already",
+        ),
+        (
+            plain("t")
+                .with_index(&texts("t"), index())
+                .with_index(&texts("t"), index()),
+            "rename one of them",
+        ),
+        (
+            plain("t").with_index(&texts("w"), index()),
+            "add a watch of it with with_watch",
+        ),
+        (
+            plain("t")
+                .with_query("q", |_, _| Ok(vec![]))
+                .with_query("q", |_, _| Ok(vec![])),
             "two queries called \"q\"",
         ),
         (plain("t").with_concurrency(0), "use 1 or more"),
         (plain("t").with_backoff(ms(2), ms(1)), "swap them"),
         (plain("t").with_retry_bucket(zero_bucket), "a rate above 0"),
-        (plain("t").with_resync(Some(Duration::ZERO)), "None for no resync"),
-        (plain("t").with_warm_standby().with_initializer(|_| async { Ok(()) }), "leave one of the two out"),
+        (
+            plain("t").with_resync(Some(Duration::ZERO)),
+            "None for no resync",
+        ),
+        (
+            plain("t")
+                .with_warm_standby()
+                .with_initializer(|_| async { Ok(()) }),
+            "leave one of the two out",
+        ),
     ] {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains(message), "{message}: {error}");
@@ -54,13 +81,19 @@ fn misuse_is_an_error_with_a_hint() {
 fn index_of_wrong_type_is_no_panic() {
     let wrong = crate::ResourceType::new("t", "/t/", |_| Ok::<u32, BoxError>(1));
     let builder = plain("t").with_index(&wrong, Index::single("n", |_: &Object<u32>| None));
-    assert!(matches!(builder.build(), Err(BuildError::IndexOfUnwatched { .. })));
+    assert!(matches!(
+        builder.build(),
+        Err(BuildError::IndexOfUnwatched { .. })
+    ));
 }
 
 #[test]
 fn controller_prints_as_in_consul() {
     let controller = plain("demo.v2.Artist")
-        .with_watch(&texts("demo.v2.Album"), Mapper::of(|_: &Object<String>| vec![]))
+        .with_watch(
+            &texts("demo.v2.Album"),
+            Mapper::of(|_: &Object<String>| vec![]),
+        )
         .with_backoff(Duration::from_secs(5), Duration::from_secs(3600))
         .with_placement(Placement::EachNode)
         .build()
@@ -89,13 +122,21 @@ fn manager(controllers: Vec<Controller<String>>) -> Manager {
 fn duplicate_controller_names_are_refused_unless_renamed() {
     let mut manager = manager(vec![plain("t").build().unwrap()]);
     let error = manager.register(plain("t").build().unwrap()).unwrap_err();
-    assert!(error.to_string().contains("another name with named"), "{error}");
-    manager.register(plain("t").named("second").build().unwrap()).unwrap();
+    assert!(
+        error.to_string().contains("another name with named"),
+        "{error}"
+    );
+    manager
+        .register(plain("t").named("second").build().unwrap())
+        .unwrap();
 }
 
 #[test]
 fn graph_of_types_is_printed_as_mermaid() {
-    let manager = manager(vec![watching("a.v1", &["b", "c"]), watching("d", &["a.v1"])]);
+    let manager = manager(vec![
+        watching("a.v1", &["b", "c"]),
+        watching("d", &["a.v1"]),
+    ]);
     let expected = "\
 flowchart TD
     a-v1[a.v1]
@@ -112,9 +153,15 @@ flowchart TD
 
 #[test]
 fn two_controllers_that_watch_each_other_are_found() {
-    let manager =
-        manager(vec![watching("a", &["b", "c"]), watching("b", &["c", "a"]), watching("d", &["a"])]);
-    let cycle = Cycle { one: "a".to_owned(), other: "b".to_owned() };
+    let manager = manager(vec![
+        watching("a", &["b", "c"]),
+        watching("b", &["c", "a"]),
+        watching("d", &["a"]),
+    ]);
+    let cycle = Cycle {
+        one: "a".to_owned(),
+        other: "b".to_owned(),
+    };
     assert_eq!(manager.dependencies().cycles(), vec![cycle.clone()]);
     let error = manager.validate_dependencies().unwrap_err();
     assert_eq!(error, ManagerError::Cycle(cycle));
@@ -127,6 +174,10 @@ fn two_controllers_that_watch_each_other_are_found() {
 #[test]
 fn types_that_lead_one_way_are_no_cycle() {
     assert_eq!(manager(vec![]).validate_dependencies(), Ok(()));
-    let one_way = vec![watching("a", &["b", "c"]), watching("b", &["c"]), watching("c", &["d"])];
+    let one_way = vec![
+        watching("a", &["b", "c"]),
+        watching("b", &["c"]),
+        watching("c", &["d"]),
+    ];
     assert_eq!(manager(one_way).validate_dependencies(), Ok(()));
 }

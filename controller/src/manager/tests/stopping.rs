@@ -21,10 +21,17 @@ async fn stop_drains_waiting_keys_before_the_end() {
     for key in ["/t/1", "/t/2", "/t/3"] {
         put(&store, key, "a").await;
     }
-    let running = run(&store, slow(&log, Duration::from_secs(4)).with_concurrency(2));
+    let running = run(
+        &store,
+        slow(&log, Duration::from_secs(4)).with_concurrency(2),
+    );
     settle().await;
     running.stop().await;
-    let ends: Vec<_> = log.take().into_iter().filter(|line| line.ends_with("ends")).collect();
+    let ends: Vec<_> = log
+        .take()
+        .into_iter()
+        .filter(|line| line.ends_with("ends"))
+        .collect();
     assert_eq!(ends, ["/t/1 ends", "/t/2 ends", "/t/3 ends"]);
 }
 
@@ -39,7 +46,16 @@ async fn drain_is_bounded_by_the_grace_period() {
     let start = Instant::now();
     running.stop().await;
     assert_eq!(start.elapsed(), STOP_GRACE_PERIOD);
-    assert_eq!(log.take(), ["/t/1 begins", "/t/1 ends", "/t/2 begins", "/t/2 ends", "/t/3 begins"]);
+    assert_eq!(
+        log.take(),
+        [
+            "/t/1 begins",
+            "/t/1 ends",
+            "/t/2 begins",
+            "/t/2 ends",
+            "/t/3 begins"
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,19 +65,24 @@ async fn drain_neither_retries_nor_waits_for_delayed_keys() {
         put(&store, key, "a").await;
     }
     let failing = log.clone();
-    let builder = Controller::for_type(&texts("t")).with_reconciler(move |_: Context<String>, key: Key| {
-        let log = failing.clone();
-        async move {
-            log.add(format!("{key} fails"));
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            Err("test error".into())
-        }
-    });
+    let builder =
+        Controller::for_type(&texts("t")).with_reconciler(move |_: Context<String>, key: Key| {
+            let log = failing.clone();
+            async move {
+                log.add(format!("{key} fails"));
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Err("test error".into())
+            }
+        });
     let running = run(&store, builder);
     settle().await;
     let start = Instant::now();
     running.stop().await;
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
     assert_eq!(log.take(), ["/t/1 fails", "/t/2 fails"]);
 }
 
@@ -87,8 +108,8 @@ async fn drain_lets_reconcilers_see_their_own_writes() {
         put(&store, key, "a").await;
     }
     let (seen, writes) = (log.clone(), store.clone());
-    let builder =
-        Controller::for_type(&texts("t")).with_reconciler(move |context: Context<String>, key: Key| {
+    let builder = Controller::for_type(&texts("t")).with_reconciler(
+        move |context: Context<String>, key: Key| {
             let (log, store) = (seen.clone(), writes.clone());
             async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -97,11 +118,15 @@ async fn drain_lets_reconcilers_see_their_own_writes() {
                 log.add(format!("{key} saw its write"));
                 Ok(Outcome::Done)
             }
-        });
+        },
+    );
     let running = run(&store, builder);
     settle().await;
     running.stop().await;
-    assert_eq!(log.take()[..2], ["/t/1 saw its write", "/t/2 saw its write"]);
+    assert_eq!(
+        log.take()[..2],
+        ["/t/1 saw its write", "/t/2 saw its write"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,23 +15,25 @@ async fn no_more_runs_than_concurrency_and_never_two_of_one_key() {
     }
     let running_now = Arc::new(Mutex::new(Vec::<Key>::new()));
     let most = Arc::new(AtomicUsize::new(0));
-    let builder = Controller::for_type(&texts("t")).with_concurrency(3).with_reconciler({
-        let (running_now, most) = (Arc::clone(&running_now), Arc::clone(&most));
-        move |_: Context<String>, key: Key| {
+    let builder = Controller::for_type(&texts("t"))
+        .with_concurrency(3)
+        .with_reconciler({
             let (running_now, most) = (Arc::clone(&running_now), Arc::clone(&most));
-            async move {
-                {
-                    let mut running_now = running_now.lock();
-                    assert!(!running_now.contains(&key), "two runs of {key}");
-                    running_now.push(Arc::clone(&key));
-                    most.fetch_max(running_now.len(), Ordering::Relaxed);
+            move |_: Context<String>, key: Key| {
+                let (running_now, most) = (Arc::clone(&running_now), Arc::clone(&most));
+                async move {
+                    {
+                        let mut running_now = running_now.lock();
+                        assert!(!running_now.contains(&key), "two runs of {key}");
+                        running_now.push(Arc::clone(&key));
+                        most.fetch_max(running_now.len(), Ordering::Relaxed);
+                    }
+                    tokio::time::sleep(ms(50)).await;
+                    running_now.lock().retain(|other| *other != key);
+                    Ok(Outcome::Done)
                 }
-                tokio::time::sleep(ms(50)).await;
-                running_now.lock().retain(|other| *other != key);
-                Ok(Outcome::Done)
             }
-        }
-    });
+        });
     let running = run(&store, builder);
     for round in 0..20 {
         for key in 0..10 {
@@ -88,7 +90,11 @@ async fn nothing_is_reconciled_before_every_watched_type_is_listed() {
         });
     let running = run(&store, builder);
     settle().await;
-    assert_eq!(log.take(), ["true"], "and what both lists lead to is one run");
+    assert_eq!(
+        log.take(),
+        ["true"],
+        "and what both lists lead to is one run"
+    );
     running.stop().await;
 }
 
@@ -97,7 +103,9 @@ async fn failing_controller_does_not_delay_another() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     let mut manager = Manager::new(store.shared(), Lease::always_leader());
-    let failing = logging(&Log::new()).named("failing").with_initializer(|_| async { Err("fails".into()) });
+    let failing = logging(&Log::new())
+        .named("failing")
+        .with_initializer(|_| async { Err("fails".into()) });
     manager.register(failing.build().unwrap()).unwrap();
     manager.register(logging(&log).build().unwrap()).unwrap();
     let stop = CancellationToken::new();
@@ -116,7 +124,9 @@ async fn each_controller_counts_under_its_own_name() {
     let metrics = WorkQueueMetrics::register(&mut registry);
     let mut manager = Manager::new(store.shared(), Lease::always_leader()).with_metrics(&metrics);
     for name in ["one", "other"] {
-        manager.register(logging(&Log::new()).named(name).build().unwrap()).unwrap();
+        manager
+            .register(logging(&Log::new()).named(name).build().unwrap())
+            .unwrap();
     }
     let stop = CancellationToken::new();
     let task = tokio::spawn(manager.run(stop.clone()));
@@ -124,7 +134,10 @@ async fn each_controller_counts_under_its_own_name() {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     for name in ["one", "other"] {
-        assert!(text.contains(&format!("workqueue_adds_total{{name=\"{name}\"}} 1\n")), "{text}");
+        assert!(
+            text.contains(&format!("workqueue_adds_total{{name=\"{name}\"}} 1\n")),
+            "{text}"
+        );
     }
     stop.cancel();
     task.await.unwrap();
@@ -170,7 +183,10 @@ async fn controllers_together_converge_despite_faults() {
             let operation = if random.random_bool(0.4) {
                 Operation::Delete { key }
             } else {
-                Operation::Put { key, value: step.to_string().into() }
+                Operation::Put {
+                    key,
+                    value: step.to_string().into(),
+                }
             };
             let _ = running.store.commit(vec![operation]).await;
             match random.random_range(0..40) {
@@ -187,7 +203,9 @@ async fn controllers_together_converge_despite_faults() {
         let list = async |prefix: &str| -> Vec<(String, String)> {
             let entries = store.list(prefix).await.unwrap().entries.into_iter();
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            entries.map(|entry| (entry.key.replace(prefix, ""), text(&entry.value))).collect()
+            entries
+                .map(|entry| (entry.key.replace(prefix, ""), text(&entry.value)))
+                .collect()
         };
         assert_eq!(list("/copy/").await, list("/t/").await, "seed {seed}");
         running.stop().await;

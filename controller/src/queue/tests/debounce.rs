@@ -2,7 +2,10 @@
 
 use super::*;
 
-const DEBOUNCE: Debounce = Debounce { quiet: ms(100), max_delay: ms(500) };
+const DEBOUNCE: Debounce = Debounce {
+    quiet: ms(100),
+    max_delay: ms(500),
+};
 
 #[tokio::test(start_paused = true)]
 async fn quiet_period_makes_one_of_many() {

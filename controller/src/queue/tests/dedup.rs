@@ -19,9 +19,17 @@ async fn key_added_during_its_processing_is_processed_afterwards() {
     let work = queue.get().await.unwrap();
     queue.add("a");
     queue.add("a");
-    assert_eq!(take_ready(&queue).await, Vec::<&str>::new(), "it is being worked on");
+    assert_eq!(
+        take_ready(&queue).await,
+        Vec::<&str>::new(),
+        "it is being worked on"
+    );
     drop(work);
-    assert_eq!(take_ready(&queue).await, ["a"], "once, however often it was added meanwhile");
+    assert_eq!(
+        take_ready(&queue).await,
+        ["a"],
+        "once, however often it was added meanwhile"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +104,10 @@ async fn worker_reads_the_newest_state_after_several_adds() {
 /// Consul's rate limiter changes its counts under a read lock, so that some may be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_failures_are_all_counted() {
-    let policy = RetryPolicy { bucket: None, ..RetryPolicy::default() };
+    let policy = RetryPolicy {
+        bucket: None,
+        ..RetryPolicy::default()
+    };
     let queue = WorkQueue::with("test", policy, None);
     let reporters: Vec<_> = (0..8)
         .map(|_| {

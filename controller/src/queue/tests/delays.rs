@@ -58,7 +58,13 @@ async fn no_delay_is_now() {
 async fn delay_without_end_is_half_year_and_overflows_nothing() {
     let queue = WorkQueue::new("test");
     queue.add_after("a", Duration::MAX);
-    queue.add_debounced("c", Debounce { quiet: Duration::MAX, max_delay: Duration::MAX });
+    queue.add_debounced(
+        "c",
+        Debounce {
+            quiet: Duration::MAX,
+            max_delay: Duration::MAX,
+        },
+    );
     let start = Instant::now();
     assert!(queue.get().await.is_some());
     assert_eq!(start.elapsed().as_secs(), 180 * 24 * 60 * 60);
@@ -66,7 +72,10 @@ async fn delay_without_end_is_half_year_and_overflows_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_come_after_their_back_off_and_end_with_budget() {
-    let policy = RetryPolicy { budget: Some(5), ..RetryPolicy::default() };
+    let policy = RetryPolicy {
+        budget: Some(5),
+        ..RetryPolicy::default()
+    };
     let queue = WorkQueue::with("test", policy, None);
     queue.add("a");
     let start = Instant::now();
@@ -82,7 +91,11 @@ async fn retries_come_after_their_back_off_and_end_with_budget() {
     assert_eq!(attempts, [0, 5, 15, 35, 75, 155]);
     assert_eq!(schedule(&queue).await, []);
     queue.add("a");
-    assert_eq!(take_ready(&queue).await, ["a"], "an added key is handed out again after its failures");
+    assert_eq!(
+        take_ready(&queue).await,
+        ["a"],
+        "an added key is handed out again after its failures"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +133,11 @@ async fn cancelled_get_loses_no_due_key() {
     let waiting = |limit| {
         let queue = queue.clone();
         tokio::spawn(async move {
-            tokio::time::timeout(limit, queue.get()).await.ok().flatten().map(|work| *work)
+            tokio::time::timeout(limit, queue.get())
+                .await
+                .ok()
+                .flatten()
+                .map(|work| *work)
         })
     };
     // Both wait for any key; the first is the one that is notified of the delayed key.

@@ -12,14 +12,20 @@ fn scrape(registry: &Registry) -> String {
 
 #[track_caller]
 fn assert_has(text: &str, line: &str) {
-    assert!(text.lines().any(|l| l == line), "no line {line:?} in\n{text}");
+    assert!(
+        text.lines().any(|l| l == line),
+        "no line {line:?} in\n{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn eight_metrics_have_their_names_and_queue_label() {
     let mut registry = Registry::default();
     let metrics = WorkQueueMetrics::register(&mut registry);
-    let policy = RetryPolicy { budget: Some(1), ..RetryPolicy::default() };
+    let policy = RetryPolicy {
+        budget: Some(1),
+        ..RetryPolicy::default()
+    };
     let queue = WorkQueue::with("endpoints", policy, Some(&metrics));
     queue.add("a");
     queue.add("a");
@@ -34,9 +40,18 @@ async fn eight_metrics_have_their_names_and_queue_label() {
     let text = scrape(&registry);
     assert_has(&text, r#"workqueue_depth{name="endpoints"} 1"#);
     assert_has(&text, r#"workqueue_adds_total{name="endpoints"} 3"#);
-    assert_has(&text, r#"workqueue_unfinished_work_seconds{name="endpoints"} 4.0"#);
-    assert_has(&text, r#"workqueue_longest_running_processor_seconds{name="endpoints"} 3.0"#);
-    assert_has(&text, r#"workqueue_queue_duration_seconds_count{name="endpoints"} 2"#);
+    assert_has(
+        &text,
+        r#"workqueue_unfinished_work_seconds{name="endpoints"} 4.0"#,
+    );
+    assert_has(
+        &text,
+        r#"workqueue_longest_running_processor_seconds{name="endpoints"} 3.0"#,
+    );
+    assert_has(
+        &text,
+        r#"workqueue_queue_duration_seconds_count{name="endpoints"} 2"#,
+    );
 
     assert_eq!(queue.retry(*a), Retry::After(ms(5)));
     assert_eq!(queue.retry(*a), Retry::Dropped);
@@ -46,10 +61,19 @@ async fn eight_metrics_have_their_names_and_queue_label() {
     assert_has(&text, r#"workqueue_depth{name="endpoints"} 0"#);
     assert_has(&text, r#"workqueue_retries_total{name="endpoints"} 1"#);
     assert_has(&text, r#"workqueue_drops_total{name="endpoints"} 1"#);
-    assert_has(&text, r#"workqueue_unfinished_work_seconds{name="endpoints"} 0.0"#);
-    assert_has(&text, r#"workqueue_work_duration_seconds_count{name="endpoints"} 3"#);
+    assert_has(
+        &text,
+        r#"workqueue_unfinished_work_seconds{name="endpoints"} 0.0"#,
+    );
+    assert_has(
+        &text,
+        r#"workqueue_work_duration_seconds_count{name="endpoints"} 3"#,
+    );
     assert_eq!(schedule(&queue).await, [(5, "a")]);
-    assert_has(&scrape(&registry), r#"workqueue_adds_total{name="endpoints"} 4"#);
+    assert_has(
+        &scrape(&registry),
+        r#"workqueue_adds_total{name="endpoints"} 4"#,
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,7 +93,10 @@ async fn buckets_are_ten_from_10_ns_to_10_s() {
     assert_eq!(bounds.len(), 10, "{text}");
     for (index, bound) in bounds.iter().enumerate() {
         let expected = 10_f64.powi(i32::try_from(index).unwrap() - 8);
-        assert!((bound / expected - 1.0).abs() < 1e-9, "{bound} for {expected}");
+        assert!(
+            (bound / expected - 1.0).abs() < 1e-9,
+            "{bound} for {expected}"
+        );
     }
 }
 
@@ -77,6 +104,10 @@ async fn buckets_are_ten_from_10_ns_to_10_s() {
 async fn dropped_queue_reports_no_running_work() {
     let mut registry = Registry::default();
     let metrics = WorkQueueMetrics::register(&mut registry);
-    drop(WorkQueue::<u32>::with("gone", RetryPolicy::default(), Some(&metrics)));
+    drop(WorkQueue::<u32>::with(
+        "gone",
+        RetryPolicy::default(),
+        Some(&metrics),
+    ));
     assert!(!scrape(&registry).contains("workqueue_unfinished_work_seconds{name=\"gone\"}"));
 }

@@ -55,7 +55,10 @@ async fn drain_hands_out_waiting_keys_and_returns_when_all_are_done() {
     let rest = [queue.get().await.unwrap(), queue.get().await.unwrap()];
     assert_eq!(rest.each_ref().map(|work| **work), ["b", "a"]);
     tokio::time::sleep(ms(10)).await;
-    assert!(!draining.is_finished(), "the last two are still being worked on");
+    assert!(
+        !draining.is_finished(),
+        "the last two are still being worked on"
+    );
     drop(rest);
     draining.await.unwrap();
     assert!(queue.get().await.is_none());

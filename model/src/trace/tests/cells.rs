@@ -42,13 +42,22 @@ fn flow_from(from: &str) -> Flow {
 }
 
 fn cell(snapshot: &Snapshot, from: &str, to: &str) -> String {
-    let Verdict::Backends(delivery) = traced(snapshot, from, to).verdict else { panic!("{from} to {to}") };
+    let Verdict::Backends(delivery) = traced(snapshot, from, to).verdict else {
+        panic!("{from} to {to}")
+    };
     let backends = match endpoints(&delivery).as_slice() {
         [one] if one == LOCAL => "L",
         [_, _] => "A",
         other => panic!("{from} to {to}: {other:?}"),
     };
-    format!("{backends}{}", if delivery.masquerade.is_hidden() { " m" } else { "" })
+    format!(
+        "{backends}{}",
+        if delivery.masquerade.is_hidden() {
+            " m"
+        } else {
+            ""
+        }
+    )
 }
 
 /// The differences without detection of pods. Source: the overrides of the same test.
@@ -84,16 +93,17 @@ fn check(rows: &[Row], pods: &[IpNetwork]) {
 
 fn check_node(rows: &[Row], change: impl Fn(&mut NodeFacts)) {
     for &(from, to, expected) in rows {
-        let cells = [(Cluster, Cluster), (Cluster, Local), (Local, Cluster)].map(|(internal, external)| {
-            let service = ContivService {
-                internal_policy: internal,
-                external_policy: external,
-                ..web(vec![local_backend(), remote_backend()])
-            };
-            let mut snapshot = snapshot_of(vec![service]);
-            change(&mut snapshot.node);
-            cell(&snapshot, from, to)
-        });
+        let cells =
+            [(Cluster, Cluster), (Cluster, Local), (Local, Cluster)].map(|(internal, external)| {
+                let service = ContivService {
+                    internal_policy: internal,
+                    external_policy: external,
+                    ..web(vec![local_backend(), remote_backend()])
+                };
+                let mut snapshot = snapshot_of(vec![service]);
+                change(&mut snapshot.node);
+                cell(&snapshot, from, to)
+            });
         assert_eq!(cells, expected, "{from} to {to}");
     }
 }
@@ -120,7 +130,9 @@ fn without_detection_cluster_ip_traffic_is_not_masqueraded() {
 
 #[test]
 fn masquerade_all_hides_pods_behind_cluster_ips_too() {
-    check_node(&CELLS_WITH_MASQUERADE_ALL, |node| node.cluster_ip_masquerade = ClusterIpMasquerade::All);
+    check_node(&CELLS_WITH_MASQUERADE_ALL, |node| {
+        node.cluster_ip_masquerade = ClusterIpMasquerade::All;
+    });
 }
 
 #[test]
@@ -132,26 +144,47 @@ fn pods_are_recognized_by_their_incoming_interface() {
     node.pod_cidrs.clear();
     let from = |from: &str, interface: Option<&str>| {
         let flow = flow_from(from);
-        interface.map_or(flow.clone(), |name| flow.by_interface(InterfaceName::new(name)))
+        interface.map_or(flow.clone(), |name| {
+            flow.by_interface(InterfaceName::new(name))
+        })
     };
     for (flow, client, detection) in [
-        (from(POD, Some("veth12")), Client::LocalPod, Detection::Known),
-        (from(EXTERNAL, Some("cni0")), Client::LocalPod, Detection::Known),
+        (
+            from(POD, Some("veth12")),
+            Client::LocalPod,
+            Detection::Known,
+        ),
+        (
+            from(EXTERNAL, Some("cni0")),
+            Client::LocalPod,
+            Detection::Known,
+        ),
         (from(POD, Some("eth0")), Client::External, Detection::Known),
         (from(POD, None), Client::External, Detection::NeedsInterface),
         (from(NODE, None), Client::Node, Detection::NeedsInterface),
     ] {
-        assert_eq!((Client::of(&flow, &node), Detection::of(&flow, &node)), (client, detection), "{flow}");
+        assert_eq!(
+            (Client::of(&flow, &node), Detection::of(&flow, &node)),
+            (client, detection),
+            "{flow}"
+        );
     }
 }
 
 #[test]
 fn external_ip_is_served_like_load_balancer_address() {
     for external_policy in [Cluster, Local] {
-        let service = ContivService { external_policy, ..web(vec![local_backend(), remote_backend()]) };
+        let service = ContivService {
+            external_policy,
+            ..web(vec![local_backend(), remote_backend()])
+        };
         for from in [POD, NODE, EXTERNAL] {
             let by = |to| delivery(service.clone(), from, to);
-            assert_eq!(by(EXTERNAL_IP), by(LOAD_BALANCER), "{from} {external_policy:?}");
+            assert_eq!(
+                by(EXTERNAL_IP),
+                by(LOAD_BALANCER),
+                "{from} {external_policy:?}"
+            );
         }
     }
 }
@@ -160,23 +193,58 @@ fn external_ip_is_served_like_load_balancer_address() {
 fn client_class_prefers_pod_ranges_to_node_addresses() {
     let mut snapshot = snapshot_of(vec![]);
     snapshot.node.node_ips.insert(ip("10.244.1.1"));
-    for (from, expected) in
-        [("127.0.0.1", Client::Node), (NODE, Client::Node), ("10.244.1.1", Client::LocalPod)]
-    {
-        assert_eq!(Client::of(&flow_from(from), &snapshot.node), expected, "{from}");
+    for (from, expected) in [
+        ("127.0.0.1", Client::Node),
+        (NODE, Client::Node),
+        ("10.244.1.1", Client::LocalPod),
+    ] {
+        assert_eq!(
+            Client::of(&flow_from(from), &snapshot.node),
+            expected,
+            "{from}"
+        );
     }
     let elsewhere = flow_from("10.244.2.5");
-    assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::External, "a pod of another node");
+    assert_eq!(
+        Client::of(&elsewhere, &snapshot.node),
+        Client::External,
+        "a pod of another node"
+    );
     snapshot.node.local_ips.insert(ip("10.244.2.5"));
-    assert_eq!(Client::of(&elsewhere, &snapshot.node), Client::Node, "an address of one of its interfaces");
+    assert_eq!(
+        Client::of(&elsewhere, &snapshot.node),
+        Client::Node,
+        "an address of one of its interfaces"
+    );
 }
 
 #[test]
 fn hairpin_needs_a_local_backend_that_connects_to_itself() {
     let client = "10.244.1.10";
-    let to_itself = delivery(web(vec![local_backend(), remote_backend()]), client, CLUSTER_IP);
-    let hairpins = |delivery: &Delivery| delivery.candidates.iter().map(|it| it.hairpin).collect::<Vec<_>>();
-    assert_eq!((hairpins(&to_itself), to_itself.masquerade), (vec![true, false], Masquerade::KeptForPod));
-    let elsewhere = delivery(web(vec![local_backend(), remote_backend()]), "10.244.2.10", CLUSTER_IP);
-    assert_eq!(hairpins(&elsewhere), [false, false], "another node's backend comes back here in any case");
+    let to_itself = delivery(
+        web(vec![local_backend(), remote_backend()]),
+        client,
+        CLUSTER_IP,
+    );
+    let hairpins = |delivery: &Delivery| {
+        delivery
+            .candidates
+            .iter()
+            .map(|it| it.hairpin)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (hairpins(&to_itself), to_itself.masquerade),
+        (vec![true, false], Masquerade::KeptForPod)
+    );
+    let elsewhere = delivery(
+        web(vec![local_backend(), remote_backend()]),
+        "10.244.2.10",
+        CLUSTER_IP,
+    );
+    assert_eq!(
+        hairpins(&elsewhere),
+        [false, false],
+        "another node's backend comes back here in any case"
+    );
 }

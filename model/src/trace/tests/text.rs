@@ -5,7 +5,13 @@ use crate::TrafficPolicy::Local;
 
 #[test]
 fn delivery_reads_like_explanation() {
-    let mut service = web(vec![Backend { weight: 3, ..local_backend() }, remote_backend()]);
+    let mut service = web(vec![
+        Backend {
+            weight: 3,
+            ..local_backend()
+        },
+        remote_backend(),
+    ]);
     service.session_affinity_timeout = 600;
     let trace = traced(&snapshot_of(vec![service]), "10.244.1.10", CLUSTER_IP);
     assert_eq!(
@@ -27,16 +33,28 @@ affinity  a client keeps its backend until 600 s after its last new connection
 
 #[test]
 fn drop_names_the_policy_and_a_remedy() {
-    let service = ContivService { external_policy: Local, ..web(vec![remote_backend()]) };
+    let service = ContivService {
+        external_policy: Local,
+        ..web(vec![remote_backend()])
+    };
     let text = traced(&snapshot_of(vec![service]), EXTERNAL, NODE_PORT).to_string();
-    for part in ["by its node port", "DROPPED", "external policy Local", "use another node"] {
+    for part in [
+        "by its node port",
+        "DROPPED",
+        "external policy Local",
+        "use another node",
+    ] {
         assert!(text.contains(part), "{part} is not in:\n{text}");
     }
 }
 
 #[test]
 fn json_has_verdict_as_its_key() {
-    let served = traced(&snapshot_of(vec![web(vec![local_backend()])]), POD, NODE_PORT);
+    let served = traced(
+        &snapshot_of(vec![web(vec![local_backend()])]),
+        POD,
+        NODE_PORT,
+    );
     let json = serde_json::to_value(served).unwrap();
     assert_eq!(json["flow"]["protocol"], "TCP");
     assert_eq!(json["client"], "local-pod");
@@ -46,5 +64,8 @@ fn json_has_verdict_as_its_key() {
     assert_eq!(delivery["masquerade"], "hidden-by-external-cluster");
     assert_eq!(delivery["candidates"][0]["share"], 100.0);
     let rejected = traced(&snapshot_of(vec![web(vec![])]), POD, NODE_PORT);
-    assert_eq!(serde_json::to_value(rejected).unwrap()["verdict"]["rejected"], "no-backends");
+    assert_eq!(
+        serde_json::to_value(rejected).unwrap()["verdict"]["rejected"],
+        "no-backends"
+    );
 }

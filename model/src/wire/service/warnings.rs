@@ -14,7 +14,10 @@ use crate::{
 
 /// Whether services of this type have node ports.
 pub(super) const fn has_node_ports(service_type: ServiceType) -> bool {
-    matches!(service_type, ServiceType::NodePort | ServiceType::LoadBalancer)
+    matches!(
+        service_type,
+        ServiceType::NodePort | ServiceType::LoadBalancer
+    )
 }
 
 /// Warns of the fields of a service. `service` is the validated form of `message`.
@@ -26,33 +29,97 @@ pub(super) fn warn(message: &proto::Service, service: &Service, problems: &mut P
     let mut fields = Fields { service, problems };
 
     fields.check("spec.clusterIP", !service.cluster_ips.is_empty(), true, "");
-    fields.check("spec.externalIPs", !message.external_ips.is_empty(), true, "");
-    fields.check("spec.sessionAffinity", message.session_affinity == "ClientIP", true, "");
-    fields.check("spec.internalTrafficPolicy", is_local(&message.internal_traffic_policy), true, "");
-    for (i, _) in message.port.iter().enumerate().filter(|(_, port)| port.node_port != 0) {
+    fields.check(
+        "spec.externalIPs",
+        !message.external_ips.is_empty(),
+        true,
+        "",
+    );
+    fields.check(
+        "spec.sessionAffinity",
+        message.session_affinity == "ClientIP",
+        true,
+        "",
+    );
+    fields.check(
+        "spec.internalTrafficPolicy",
+        is_local(&message.internal_traffic_policy),
+        true,
+        "",
+    );
+    for (i, _) in message
+        .port
+        .iter()
+        .enumerate()
+        .filter(|(_, port)| port.node_port != 0)
+    {
         let needed = "only services of type NodePort and LoadBalancer have node ports";
-        fields.check(format_args!("spec.ports[{i}].nodePort"), true, has_node_ports, needed);
+        fields.check(
+            format_args!("spec.ports[{i}].nodePort"),
+            true,
+            has_node_ports,
+            needed,
+        );
     }
     let is_external = has_node_ports || !service.external_ips.is_empty();
     let needed = "it is for node ports, load balancers and external IPs";
-    fields.check("spec.externalTrafficPolicy", has_external_policy, is_external, needed);
-    let needed = "only services of type LoadBalancer with externalTrafficPolicy Local have a health check";
+    fields.check(
+        "spec.externalTrafficPolicy",
+        has_external_policy,
+        is_external,
+        needed,
+    );
+    let needed =
+        "only services of type LoadBalancer with externalTrafficPolicy Local have a health check";
     let is_checked = is_balancer && has_external_policy;
-    fields.check("spec.healthCheckNodePort", message.health_check_node_port != 0, is_checked, needed);
+    fields.check(
+        "spec.healthCheckNodePort",
+        message.health_check_node_port != 0,
+        is_checked,
+        needed,
+    );
 
     let needed = "it is for services of type LoadBalancer";
     let has_ranges = !message.loadbalancer_source_ranges.is_empty();
-    fields.check("spec.loadBalancerSourceRanges", has_ranges, is_balancer, needed);
-    fields.check("spec.loadBalancerClass", !message.load_balancer_class.is_empty(), is_balancer, needed);
-    fields.check("spec.loadBalancerIP", !message.loadbalancer_ip.is_empty(), is_balancer, needed);
-    let has_ingress = message.load_balancer_ingress.iter().any(|ingress| !ingress.ip.is_empty())
+    fields.check(
+        "spec.loadBalancerSourceRanges",
+        has_ranges,
+        is_balancer,
+        needed,
+    );
+    fields.check(
+        "spec.loadBalancerClass",
+        !message.load_balancer_class.is_empty(),
+        is_balancer,
+        needed,
+    );
+    fields.check(
+        "spec.loadBalancerIP",
+        !message.loadbalancer_ip.is_empty(),
+        is_balancer,
+        needed,
+    );
+    let has_ingress = message
+        .load_balancer_ingress
+        .iter()
+        .any(|ingress| !ingress.ip.is_empty())
         || message.lb_ingress_ips.iter().any(|ip| !ip.is_empty());
-    fields.check("status.loadBalancer.ingress", has_ingress, is_balancer, needed);
+    fields.check(
+        "status.loadBalancer.ingress",
+        has_ingress,
+        is_balancer,
+        needed,
+    );
 
     let has_timeout = message.session_affinity_timeout != 0;
     let needed = "it is for sessionAffinity ClientIP";
     let has_affinity = service.session_affinity_timeout != 0;
-    fields.check("spec.sessionAffinityConfig", has_timeout, has_affinity, needed);
+    fields.check(
+        "spec.sessionAffinityConfig",
+        has_timeout,
+        has_affinity,
+        needed,
+    );
 
     warn_of_open_family(service, problems);
 }
@@ -65,19 +132,29 @@ struct Fields<'a> {
 impl Fields<'_> {
     /// Warns of a field that is given and has no effect: since no proxy serves the service, or since the field does not belong
     /// to a service of its type, and why.
-    fn check(&mut self, field: impl std::fmt::Display, is_given: bool, belongs: bool, needed: &str) {
+    fn check(
+        &mut self,
+        field: impl std::fmt::Display,
+        is_given: bool,
+        belongs: bool,
+        needed: &str,
+    ) {
         if !is_given {
             return;
         }
         let no_proxy = match self.service {
-            Service { service_type: ServiceType::ExternalName, .. } => {
-                Some("a service of type ExternalName is an alias in DNS, which no proxy serves")
+            Service {
+                service_type: ServiceType::ExternalName,
+                ..
+            } => Some("a service of type ExternalName is an alias in DNS, which no proxy serves"),
+            Service { headless: true, .. } => {
+                Some("no proxy serves a headless service (clusterIP None)")
             }
-            Service { headless: true, .. } => Some("no proxy serves a headless service (clusterIP None)"),
             _ => None,
         };
         if let Some(reason) = no_proxy {
-            self.problems.warn(field, format!("it has no effect: {reason}"));
+            self.problems
+                .warn(field, format!("it has no effect: {reason}"));
         } else if !belongs {
             let name = match self.service.service_type {
                 ServiceType::ClusterIp => "ClusterIP",
@@ -85,7 +162,10 @@ impl Fields<'_> {
                 ServiceType::LoadBalancer => "LoadBalancer",
                 ServiceType::ExternalName => "ExternalName",
             };
-            self.problems.warn(field, format!("it has no effect: {needed}, and this one is of type {name}"));
+            self.problems.warn(
+                field,
+                format!("it has no effect: {needed}, and this one is of type {name}"),
+            );
         }
     }
 }
@@ -97,8 +177,13 @@ fn warn_of_open_family(service: &Service, problems: &mut Problems) {
         return;
     }
     for (is_ipv6, family) in [(false, "IPv4"), (true, "IPv6")] {
-        let is_restricted = ranges.iter().any(|range: &IpNetwork| range.is_ipv6() == is_ipv6);
-        let open = service.load_balancer_ips.iter().find(|ip| ip.is_ipv6() == is_ipv6);
+        let is_restricted = ranges
+            .iter()
+            .any(|range: &IpNetwork| range.is_ipv6() == is_ipv6);
+        let open = service
+            .load_balancer_ips
+            .iter()
+            .find(|ip| ip.is_ipv6() == is_ipv6);
         if let Some(address) = open.filter(|_| !ranges.is_empty() && !is_restricted) {
             let reason = format!(
                 "none of the ranges is {family}, so everyone may connect to {address}, as with kube-proxy; add {family} \

@@ -25,7 +25,10 @@ fn service_as_contiv_stores_it_is_read() {
     assert_eq!(service.external_policy, TrafficPolicy::Local);
     assert_eq!(service.internal_policy, TrafficPolicy::Cluster);
     assert_eq!(service.session_affinity_timeout, 0);
-    assert_eq!((service.ports[0].port, service.ports[0].node_port), (80, Some(30080)));
+    assert_eq!(
+        (service.ports[0].port, service.ports[0].node_port),
+        (80, Some(30080))
+    );
     assert_eq!(service.seniority, Seniority::new(None, 7));
 }
 
@@ -40,15 +43,24 @@ fn headless_services_have_the_address_none() {
 fn client_affinity_lasts_three_hours_by_default() {
     let timeout = |value| service(value).session_affinity_timeout;
     assert_eq!(timeout(r#"{"session_affinity":"ClientIP"}"#), 10_800);
-    assert_eq!(timeout(r#"{"session_affinity":"ClientIP","session_affinity_timeout":60}"#), 60);
-    assert_eq!(timeout(r#"{"session_affinity":"None","session_affinity_timeout":60}"#), 0);
+    assert_eq!(
+        timeout(r#"{"session_affinity":"ClientIP","session_affinity_timeout":60}"#),
+        60
+    );
+    assert_eq!(
+        timeout(r#"{"session_affinity":"None","session_affinity_timeout":60}"#),
+        0
+    );
 }
 
 #[test]
 fn ingress_addresses_need_a_load_balancer_in_vip_mode() {
     let ingress = r#""lb_ingress_ips":["","192.0.2.1"]"#;
     let read = |rest: &str| service(&format!("{{{ingress}{rest}}}")).load_balancer_ips;
-    assert_eq!(read(r#","service_type":"LoadBalancer""#), ips(&["192.0.2.1"]));
+    assert_eq!(
+        read(r#","service_type":"LoadBalancer""#),
+        ips(&["192.0.2.1"])
+    );
     assert_eq!(read(r#","service_type":"NodePort""#), ips(&[]));
     // The newer form replaces the older one, which has no mode.
     let newer = r#","service_type":"LoadBalancer","load_balancer_ingress":[{"ip":"192.0.2.2","ip_mode":"VIP"},
@@ -62,7 +74,11 @@ fn source_ranges_need_a_load_balancer_and_are_trimmed() {
         let value = format!(
             r#"{{"service_type":"{service_type}","loadbalancer_source_ranges":[" 10.0.0.7/8 ","fd00::/8\n"]}}"#
         );
-        service(&value).source_ranges.iter().map(ToString::to_string).collect::<Vec<_>>()
+        service(&value)
+            .source_ranges
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
     };
     assert_eq!(read("LoadBalancer"), ["10.0.0.0/8", "fd00::/8"]);
     assert!(read("NodePort").is_empty());
@@ -84,21 +100,43 @@ fn health_check_port_needs_load_balancer_and_external_local() {
 
 #[test]
 fn options_are_annotations_and_others_mean_nothing() {
-    let read = |annotations: &str| service(&format!(r#"{{"annotations":{{{annotations}}}}}"#)).options;
+    let read =
+        |annotations: &str| service(&format!(r#"{{"annotations":{{{annotations}}}}}"#)).options;
     let default = ServiceOptions::default();
-    assert_eq!(read(r#""example.com/balance":"x","contiv.io/other":"x""#), default);
+    assert_eq!(
+        read(r#""example.com/balance":"x","contiv.io/other":"x""#),
+        default
+    );
     for (annotation, expected) in [
         (r#""contiv.io/session-affinity-scope":"port""#, default),
         (
             r#""contiv.io/session-affinity-scope":"service""#,
-            ServiceOptions { affinity_shared: true, ..default },
+            ServiceOptions {
+                affinity_shared: true,
+                ..default
+            },
         ),
         (
             r#""contiv.io/balance":"client-address""#,
-            ServiceOptions { balance: Balance::ClientAddress, ..default },
+            ServiceOptions {
+                balance: Balance::ClientAddress,
+                ..default
+            },
         ),
-        (r#""contiv.io/prefer-local":"true""#, ServiceOptions { prefer_local: true, ..default }),
-        (r#""contiv.io/reset-connections":"true""#, ServiceOptions { reset_connections: true, ..default }),
+        (
+            r#""contiv.io/prefer-local":"true""#,
+            ServiceOptions {
+                prefer_local: true,
+                ..default
+            },
+        ),
+        (
+            r#""contiv.io/reset-connections":"true""#,
+            ServiceOptions {
+                reset_connections: true,
+                ..default
+            },
+        ),
     ] {
         assert_eq!(read(annotation), expected, "{annotation}");
     }
@@ -112,13 +150,22 @@ fn invalid_annotations_ranges_and_health_check_ports_are_named() {
             "loadbalancer_source_ranges":["fd00::/8","10.0.0.1"],"health_check_node_port":-1}"#,
     );
     for (field, hint) in [
-        ("metadata.annotations[contiv.io/balance]: ", "neither random nor client-address"),
-        ("metadata.annotations[contiv.io/prefer-local]: ", "neither false nor true"),
+        (
+            "metadata.annotations[contiv.io/balance]: ",
+            "neither random nor client-address",
+        ),
+        (
+            "metadata.annotations[contiv.io/prefer-local]: ",
+            "neither false nor true",
+        ),
         ("spec.loadBalancerSourceRanges[1]: ", "address range"),
         ("spec.healthCheckNodePort: ", "1 to 65535"),
     ] {
         let found = problems.iter().find(|problem| problem.starts_with(field));
-        assert!(found.is_some_and(|problem| problem.contains(hint)), "{field}: {problems:#?}");
+        assert!(
+            found.is_some_and(|problem| problem.contains(hint)),
+            "{field}: {problems:#?}"
+        );
     }
     assert_eq!(problems.len(), 4, "{problems:#?}");
 }
@@ -134,8 +181,9 @@ fn service_of_another_proxy_and_its_age_are_recognised() {
 
 #[test]
 fn alias_may_have_ports_that_mean_nothing() {
-    let service =
-        service(r#"{"service_type":"ExternalName","external_name":"example.com","port":[{"port":0}]}"#);
+    let service = service(
+        r#"{"service_type":"ExternalName","external_name":"example.com","port":[{"port":0}]}"#,
+    );
     assert!(service.ports.is_empty());
 }
 
@@ -155,7 +203,10 @@ fn invalid_service_fields_are_named_with_valid_values() {
         ("spec.externalIPs[0]: ", "loopback"),
     ] {
         let found = problems.iter().find(|problem| problem.starts_with(field));
-        assert!(found.is_some_and(|problem| problem.contains(hint)), "{field}: {problems:#?}");
+        assert!(
+            found.is_some_and(|problem| problem.contains(hint)),
+            "{field}: {problems:#?}"
+        );
     }
     assert_eq!(problems.len(), 6, "{problems:#?}");
 }
@@ -169,15 +220,30 @@ fn service_with_unknown_values_keeps_rest() {
             "internal_traffic_policy":"X","ip_families":["IPv4","IPv5"],
             "load_balancer_ingress":[{"ip":"192.0.2.1","ip_mode":"Q"}]}"#,
     );
-    let Object::Service(service) = object else { panic!("{object:?}") };
+    let Object::Service(service) = object else {
+        panic!("{object:?}")
+    };
     assert_eq!(service.cluster_ips, ips(&["10.96.0.1"]));
-    assert_eq!(service.ports.iter().map(|port| port.port).collect::<Vec<_>>(), [81]);
-    assert_eq!((service.service_type, service.session_affinity_timeout), (ServiceType::ClusterIp, 0));
+    assert_eq!(
+        service
+            .ports
+            .iter()
+            .map(|port| port.port)
+            .collect::<Vec<_>>(),
+        [81]
+    );
+    assert_eq!(
+        (service.service_type, service.session_affinity_timeout),
+        (ServiceType::ClusterIp, 0)
+    );
     let policies = (service.external_policy, service.internal_policy);
     assert_eq!(policies, (TrafficPolicy::Cluster, TrafficPolicy::Cluster));
     for (field, hint) in [
         ("spec.ports[0].protocol: ", "TCP, UDP or SCTP"),
-        ("spec.type: ", "ClusterIP, NodePort, LoadBalancer, ExternalName"),
+        (
+            "spec.type: ",
+            "ClusterIP, NodePort, LoadBalancer, ExternalName",
+        ),
         ("spec.sessionAffinity: ", "None, ClientIP"),
         ("spec.externalTrafficPolicy: ", "Cluster, Local"),
         ("spec.internalTrafficPolicy: ", "Cluster, Local"),
@@ -185,7 +251,10 @@ fn service_with_unknown_values_keeps_rest() {
         ("status.loadBalancer.ingress[0].ipMode: ", "VIP, Proxy"),
     ] {
         let found = warnings.iter().find(|warning| warning.starts_with(field));
-        assert!(found.is_some_and(|warning| warning.contains(hint)), "{field}: {warnings:#?}");
+        assert!(
+            found.is_some_and(|warning| warning.contains(hint)),
+            "{field}: {warnings:#?}"
+        );
     }
     assert_eq!(warnings.len(), 7, "{warnings:#?}");
 }
@@ -197,7 +266,9 @@ fn address_of_unknown_mode_is_left_to_load_balancer() {
         r#"{"service_type":"LoadBalancer","load_balancer_ingress":[{"ip":"192.0.2.1","ip_mode":"Q"},
             {"ip":"192.0.2.2"}]}"#,
     );
-    let Object::Service(service) = object else { panic!("{object:?}") };
+    let Object::Service(service) = object else {
+        panic!("{object:?}")
+    };
     assert_eq!(service.load_balancer_ips, ips(&["192.0.2.2"]));
 }
 
@@ -208,13 +279,21 @@ fn addresses_with_leading_zeros_are_read_in_decimal() {
         r#"{"service_type":"LoadBalancer","cluster_ip":"172.30.0.041","external_ips":["192.000.002.010"],
             "loadbalancer_source_ranges":["203.0.113.000/025"],"lb_ingress_ips":["198.051.100.1"]}"#,
     );
-    let Object::Service(service) = object else { panic!("{object:?}") };
+    let Object::Service(service) = object else {
+        panic!("{object:?}")
+    };
     assert_eq!(service.cluster_ips, ips(&["172.30.0.41"]));
     assert_eq!(service.external_ips, ips(&["192.0.2.10"]));
     assert_eq!(service.load_balancer_ips, ips(&["198.51.100.1"]));
-    assert_eq!(service.source_ranges, ["203.0.113.0/25".parse().unwrap()].into());
+    assert_eq!(
+        service.source_ranges,
+        ["203.0.113.0/25".parse().unwrap()].into()
+    );
     assert_eq!(warnings.len(), 4, "{warnings:?}");
-    assert!(problems(Kind::Service, r#"{"cluster_ip":"172.30.0.0999"}"#)[0].contains("\"172.30.0.0999\""));
+    assert!(
+        problems(Kind::Service, r#"{"cluster_ip":"172.30.0.0999"}"#)[0]
+            .contains("\"172.30.0.0999\"")
+    );
 }
 
 #[test]
@@ -224,18 +303,29 @@ fn port_cannot_be_twice_in_one_service() {
     let problems = problems(Kind::Service, twice);
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(
-        problems[0].starts_with("spec.ports[2].port: 80/tcp") && problems[0].contains("spec.ports[0]"),
+        problems[0].starts_with("spec.ports[2].port: 80/tcp")
+            && problems[0].contains("spec.ports[0]"),
         "{problems:?}"
     );
-    assert!(problems[1].starts_with("spec.ports[3].nodePort: 30080/tcp"), "{problems:?}");
+    assert!(
+        problems[1].starts_with("spec.ports[3].nodePort: 30080/tcp"),
+        "{problems:?}"
+    );
 }
 
 /// The service, and the warnings of it.
 fn warned(value: &str) -> (Service, Vec<String>) {
-    let Decoded { object, findings, .. } = decode_all(&key_of(Kind::Service), value.as_bytes(), 7).unwrap();
-    let Some(Object::Service(service)) = object else { panic!("{object:?}") };
+    let Decoded {
+        object, findings, ..
+    } = decode_all(&key_of(Kind::Service), value.as_bytes(), 7).unwrap();
+    let Some(Object::Service(service)) = object else {
+        panic!("{object:?}")
+    };
     assert_eq!(findings.invalid, [], "{value}");
-    (*service, findings.warnings.iter().map(ToString::to_string).collect())
+    (
+        *service,
+        findings.warnings.iter().map(ToString::to_string).collect(),
+    )
 }
 
 #[test]
@@ -251,10 +341,19 @@ fn node_port_of_cluster_ip_service_is_not_used() {
             r#"{{"service_type":{service_type},"port":[{{"port":80}},{{"port":81,"node_port":30081}}]}}"#
         );
         let (service, warnings) = warned(&value);
-        assert_eq!(service.ports.iter().any(|port| port.node_port.is_some()), is_used, "{value}");
-        let is_warned =
-            warnings.iter().any(|it| it.starts_with("spec.ports[1].nodePort: it has no effect: "));
-        assert_eq!((warnings.len(), is_warned), (usize::from(!is_used), !is_used), "{value}: {warnings:?}");
+        assert_eq!(
+            service.ports.iter().any(|port| port.node_port.is_some()),
+            is_used,
+            "{value}"
+        );
+        let is_warned = warnings
+            .iter()
+            .any(|it| it.starts_with("spec.ports[1].nodePort: it has no effect: "));
+        assert_eq!(
+            (warnings.len(), is_warned),
+            (usize::from(!is_used), !is_used),
+            "{value}: {warnings:?}"
+        );
     }
 }
 
@@ -280,18 +379,36 @@ fn fields_of_other_service_types_have_a_warning_each() {
     ];
     let node_port = ["spec.ports[0].nodePort"];
     for (head, expected) in [
-        (r#""cluster_ip":"10.96.0.1","service_type":"LoadBalancer""#, [].as_slice()),
-        (r#""cluster_ip":"10.96.0.1","service_type":"NodePort""#, &of_balancers),
-        (r#""cluster_ip":"10.96.0.1","service_type":"ClusterIP""#, &[&node_port[..], &of_balancers].concat()),
-        (r#""cluster_ip":"None""#, &[&of_proxies[..], &of_balancers].concat()),
-        (r#""cluster_ip":"None","service_type":"NodePort""#, &[&of_proxies[..], &of_balancers].concat()),
+        (
+            r#""cluster_ip":"10.96.0.1","service_type":"LoadBalancer""#,
+            [].as_slice(),
+        ),
+        (
+            r#""cluster_ip":"10.96.0.1","service_type":"NodePort""#,
+            &of_balancers,
+        ),
+        (
+            r#""cluster_ip":"10.96.0.1","service_type":"ClusterIP""#,
+            &[&node_port[..], &of_balancers].concat(),
+        ),
+        (
+            r#""cluster_ip":"None""#,
+            &[&of_proxies[..], &of_balancers].concat(),
+        ),
+        (
+            r#""cluster_ip":"None","service_type":"NodePort""#,
+            &[&of_proxies[..], &of_balancers].concat(),
+        ),
         (
             r#""cluster_ip":"10.96.0.1","service_type":"ExternalName""#,
             &[&["spec.clusterIP"], &of_proxies[..], &of_balancers].concat(),
         ),
     ] {
         let (_, warnings) = warned(&format!("{{{head},{all}}}"));
-        let fields: Vec<&str> = warnings.iter().filter_map(|it| it.split(": ").next()).collect();
+        let fields: Vec<&str> = warnings
+            .iter()
+            .filter_map(|it| it.split(": ").next())
+            .collect();
         assert_eq!(fields, expected, "{head}");
     }
 }
@@ -299,12 +416,24 @@ fn fields_of_other_service_types_have_a_warning_each() {
 #[test]
 fn fields_without_their_companion_have_a_warning() {
     for (value, expected) in [
-        (r#"{"cluster_ip":"10.96.0.1","external_traffic_policy":"Local"}"#, "spec.externalTrafficPolicy: "),
-        (r#"{"service_type":"LoadBalancer","health_check_node_port":32000}"#, "spec.healthCheckNodePort: "),
-        (r#"{"cluster_ip":"10.96.0.1","session_affinity_timeout":60}"#, "spec.sessionAffinityConfig: "),
+        (
+            r#"{"cluster_ip":"10.96.0.1","external_traffic_policy":"Local"}"#,
+            "spec.externalTrafficPolicy: ",
+        ),
+        (
+            r#"{"service_type":"LoadBalancer","health_check_node_port":32000}"#,
+            "spec.healthCheckNodePort: ",
+        ),
+        (
+            r#"{"cluster_ip":"10.96.0.1","session_affinity_timeout":60}"#,
+            "spec.sessionAffinityConfig: ",
+        ),
     ] {
         let (_, warnings) = warned(value);
-        assert!(warnings.len() == 1 && warnings[0].starts_with(expected), "{value}: {warnings:?}");
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with(expected),
+            "{value}: {warnings:?}"
+        );
     }
 }
 
@@ -333,7 +462,9 @@ fn ranges_of_one_family_leave_the_other_open_with_a_warning() {
         warned(&value).1
     };
     let both = r#""192.0.2.1","2001:db8::1""#;
-    let [warning] = &of(r#""10.0.0.0/8""#, both)[..] else { panic!("no warning") };
+    let [warning] = &of(r#""10.0.0.0/8""#, both)[..] else {
+        panic!("no warning")
+    };
     assert!(
         warning.starts_with("spec.loadBalancerSourceRanges: none of the ranges is IPv6")
             && warning.contains("2001:db8::1"),

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use contiv_model::{
-    Event, LocalInterface, LocalInterfaces, NodePortAddresses, Object, ProcessorConfig, Resync, Snapshot,
+    Event, LocalInterface, LocalInterfaces, NodePortAddresses, Object, ProcessorConfig, Resync,
+    Snapshot,
     object::{AddressType, EndpointAddress},
 };
 use contiv_model_testing::mirror::{address, range, snapshot};
@@ -12,10 +13,14 @@ use ipnetwork::IpNetwork;
 use super::steps::Step;
 
 pub(super) fn config(config: ProcessorConfig) -> ProcessorConfig {
-    let node_port_addresses = config.node_port_addresses.into_iter().map(|addresses| match addresses {
-        NodePortAddresses::Within(of) => NodePortAddresses::Within(range(of)),
-        other => other,
-    });
+    let node_port_addresses =
+        config
+            .node_port_addresses
+            .into_iter()
+            .map(|addresses| match addresses {
+                NodePortAddresses::Within(of) => NodePortAddresses::Within(range(of)),
+                other => other,
+            });
     ProcessorConfig {
         node_ips: addresses(config.node_ips),
         node_port_addresses: node_port_addresses.collect(),
@@ -29,9 +34,13 @@ pub(super) fn config(config: ProcessorConfig) -> ProcessorConfig {
 pub(super) fn step(step: Step) -> Step {
     match step {
         Step::Apply(events) => Step::Apply(events.into_iter().map(event).collect()),
-        Step::Resync(Resync { objects, undecodable }) => {
-            Step::Resync(Resync { objects: objects.into_iter().map(object).collect(), undecodable })
-        }
+        Step::Resync(Resync {
+            objects,
+            undecodable,
+        }) => Step::Resync(Resync {
+            objects: objects.into_iter().map(object).collect(),
+            undecodable,
+        }),
     }
 }
 
@@ -52,9 +61,10 @@ fn event(event: Event) -> Event {
         Event::Put(of) => Event::Put(object(of)),
         Event::LocalAddresses(ips) => Event::LocalAddresses(addresses(ips)),
         Event::LocalInterfaces(interfaces) => Event::LocalInterfaces(local_interfaces(interfaces)),
-        other @ (Event::Delete(_) | Event::AddPod { .. } | Event::DeletePod(_) | Event::RevertAddPod(_)) => {
-            other
-        }
+        other @ (Event::Delete(_)
+        | Event::AddPod { .. }
+        | Event::DeletePod(_)
+        | Event::RevertAddPod(_)) => other,
     }
 }
 
@@ -62,19 +72,29 @@ fn object(object: Object) -> Object {
     let endpoint = |of: &mut EndpointAddress| of.ip = address(of.ip);
     match object {
         Object::Service(mut service) => {
-            for kind in [&mut service.cluster_ips, &mut service.external_ips, &mut service.load_balancer_ips]
-            {
+            for kind in [
+                &mut service.cluster_ips,
+                &mut service.external_ips,
+                &mut service.load_balancer_ips,
+            ] {
                 *kind = addresses(kind.iter().copied());
             }
             service.source_ranges = ranges(service.source_ranges);
             Object::Service(service)
         }
         Object::Endpoints(mut endpoints) => {
-            endpoints.subsets.iter_mut().flat_map(|subset| &mut subset.addresses).for_each(endpoint);
+            endpoints
+                .subsets
+                .iter_mut()
+                .flat_map(|subset| &mut subset.addresses)
+                .for_each(endpoint);
             Object::Endpoints(endpoints)
         }
         Object::EndpointSlice(mut slice) => {
-            slice.endpoints.iter_mut().for_each(|of| endpoint(&mut of.address));
+            slice
+                .endpoints
+                .iter_mut()
+                .for_each(|of| endpoint(&mut of.address));
             slice.address_type = match slice.address_type {
                 AddressType::Ipv4 => AddressType::Ipv6,
                 AddressType::Ipv6 => AddressType::Ipv4,
@@ -114,12 +134,19 @@ fn local_interfaces(interfaces: LocalInterfaces) -> LocalInterfaces {
         has_ipv6_routes: interface.has_ipv4_routes,
         ..interface
     };
-    interfaces.into_iter().map(|(name, interface)| (name, image(interface))).collect()
+    interfaces
+        .into_iter()
+        .map(|(name, interface)| (name, image(interface)))
+        .collect()
 }
 
 /// A network of an interface. Those of IPv6 contain no other address here, and are no single one.
 fn network(network: IpNetwork) -> IpNetwork {
-    if network.is_ipv4() { range(network) } else { IpNetwork::new(address(network.ip()), 24).unwrap() }
+    if network.is_ipv4() {
+        range(network)
+    } else {
+        IpNetwork::new(address(network.ip()), 24).unwrap()
+    }
 }
 
 fn addresses<T: FromIterator<IpAddr>>(addresses: impl IntoIterator<Item = IpAddr>) -> T {

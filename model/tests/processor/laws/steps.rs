@@ -7,11 +7,11 @@ use std::{
 };
 
 use contiv_model::{
-    Balance, Event, InterfaceName, LocalDetect, LocalInterface, NodeName, NodePortAddresses, Object,
-    ObjectKey, PodId, ProcessorConfig, Resync, ServiceId, ServiceInterfaces, TrafficPolicy,
+    Balance, Event, InterfaceName, LocalDetect, LocalInterface, NodeName, NodePortAddresses,
+    Object, ObjectKey, PodId, ProcessorConfig, Resync, ServiceId, ServiceInterfaces, TrafficPolicy,
     object::{
-        AddressType, Conditions, EndpointAddress, Hints, Seniority, Service, ServiceOptions, ServiceType,
-        SliceEndpoint,
+        AddressType, Conditions, EndpointAddress, Hints, Seniority, Service, ServiceOptions,
+        ServiceType, SliceEndpoint,
     },
 };
 use ipnetwork::IpNetwork;
@@ -33,8 +33,13 @@ pub(super) enum Step {
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let apply = vec(event(), 0..5).prop_map(Step::Apply);
-    let resync = (vec(object(), 0..12), btree_set(key(), 0..6))
-        .prop_map(|(objects, undecodable)| Step::Resync(Resync { objects, undecodable }));
+    let resync =
+        (vec(object(), 0..12), btree_set(key(), 0..6)).prop_map(|(objects, undecodable)| {
+            Step::Resync(Resync {
+                objects,
+                undecodable,
+            })
+        });
     vec(prop_oneof![12 => apply, 1 => resync], 1..16)
 }
 
@@ -56,7 +61,10 @@ fn interface() -> impl Strategy<Value = LocalInterface> {
     (address_set(), address_set(), any::<[bool; 3]>(), 24..33_u8).prop_map(
         |(addresses, route_sources, [has_ipv4_routes, has_ipv6_routes, is_physical], prefix)| {
             LocalInterface {
-                networks: addresses.iter().filter_map(|ip| IpNetwork::new(*ip, prefix).ok()).collect(),
+                networks: addresses
+                    .iter()
+                    .filter_map(|ip| IpNetwork::new(*ip, prefix).ok())
+                    .collect(),
                 addresses,
                 route_sources,
                 has_ipv4_routes,
@@ -88,25 +96,67 @@ pub(super) fn config() -> impl Strategy<Value = ProcessorConfig> {
     ]);
     let rarely = || prop::bool::weighted(0.2);
     (
-        (1..3_u16, address_set(), rarely(), btree_set(node_port_addresses, 1..3), rarely()),
-        (btree_set(service_interfaces, 0..2), cidrs(), rarely(), local_detect, option::weighted(0.2, zone())),
-        (ranges(&["10.0.0.0/8", "fd00::/8"]), ranges(&["10.9.0.0/16", "fd09::/64"]), rarely()),
-        (rarely(), rarely(), rarely(), rarely(), prop::bool::weighted(0.8)),
+        (
+            1..3_u16,
+            address_set(),
+            rarely(),
+            btree_set(node_port_addresses, 1..3),
+            rarely(),
+        ),
+        (
+            btree_set(service_interfaces, 0..2),
+            cidrs(),
+            rarely(),
+            local_detect,
+            option::weighted(0.2, zone()),
+        ),
+        (
+            ranges(&["10.0.0.0/8", "fd00::/8"]),
+            ranges(&["10.9.0.0/16", "fd09::/64"]),
+            rarely(),
+        ),
+        (
+            rarely(),
+            rarely(),
+            rarely(),
+            rarely(),
+            prop::bool::weighted(0.8),
+        ),
     )
         .prop_map(
             |(
-                (local_endpoint_weight, node_ips, has_node_ips, node_port_addresses, node_ports_on_loopback),
+                (
+                    local_endpoint_weight,
+                    node_ips,
+                    has_node_ips,
+                    node_port_addresses,
+                    node_ports_on_loopback,
+                ),
                 (service_interfaces, pod_cidrs, has_pod_cidrs, local_detect, zone),
                 (non_masquerade_cidrs, service_cidrs, masquerade_all),
-                (masquerade_egress, source_ranges_on_node_ports, contiv_local_policy, route_all, route_runs),
+                (
+                    masquerade_egress,
+                    source_ranges_on_node_ports,
+                    contiv_local_policy,
+                    route_all,
+                    route_runs,
+                ),
             )| ProcessorConfig {
                 local_endpoint_weight,
-                node_ips: if has_node_ips { node_ips } else { BTreeSet::new() },
+                node_ips: if has_node_ips {
+                    node_ips
+                } else {
+                    BTreeSet::new()
+                },
                 node_port_addresses,
                 node_ports_on_loopback,
                 external_interfaces: BTreeSet::new(),
                 service_interfaces,
-                pod_cidrs: if has_pod_cidrs { pod_cidrs } else { BTreeSet::new() },
+                pod_cidrs: if has_pod_cidrs {
+                    pod_cidrs
+                } else {
+                    BTreeSet::new()
+                },
                 local_detect,
                 masquerade_all,
                 masquerade_egress,
@@ -153,7 +203,14 @@ fn object() -> impl Strategy<Value = Object> {
 fn service() -> impl Strategy<Value = Service> {
     let addresses = || subsequence(vec!["10.9.0.1", "10.9.0.2", "fd09::1"], 0..3);
     let port = select(
-        &["a:80/tcp", "a:80:30080/tcp", "b:81:30080/tcp", "a:80/udp", "c:80/sctp", "b:81:30081/udp"][..],
+        &[
+            "a:80/tcp",
+            "a:80:30080/tcp",
+            "b:81:30080/tcp",
+            "a:80/udp",
+            "c:80/sctp",
+            "b:81:30081/udp",
+        ][..],
     );
     let service_type = prop_oneof![
         8 => Just(ServiceType::ClusterIp),
@@ -166,7 +223,11 @@ fn service() -> impl Strategy<Value = Service> {
         service_id(),
         (addresses(), addresses(), addresses()),
         btree_set(port, 0..4),
-        (service_type, prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
+        (
+            service_type,
+            prop::bool::weighted(0.1),
+            prop::bool::weighted(0.1),
+        ),
         (policy(), policy(), 0..2_u32),
         (option::of(1..3_i64), 1..3_i64),
         (options(), source_ranges(), option::of(32_000..32_002_u16)),
@@ -203,43 +264,62 @@ fn service() -> impl Strategy<Value = Service> {
 }
 
 fn options() -> impl Strategy<Value = ServiceOptions> {
-    (any::<[bool; 3]>(), select(&[Balance::Random, Balance::ClientAddress][..]), any::<Option<bool>>())
-        .prop_map(|([affinity_shared, prefer_local, reset_connections], balance, routed)| ServiceOptions {
-            affinity_shared,
-            balance,
-            prefer_local,
-            reset_connections,
-            routed,
-        })
+    (
+        any::<[bool; 3]>(),
+        select(&[Balance::Random, Balance::ClientAddress][..]),
+        any::<Option<bool>>(),
+    )
+        .prop_map(
+            |([affinity_shared, prefer_local, reset_connections], balance, routed)| {
+                ServiceOptions {
+                    affinity_shared,
+                    balance,
+                    prefer_local,
+                    reset_connections,
+                    routed,
+                }
+            },
+        )
 }
 
 fn source_ranges() -> impl Strategy<Value = BTreeSet<ipnetwork::IpNetwork>> {
-    ranges(&["10.0.0.0/8", "192.0.2.0/24", "0.0.0.0/0", "fd00::/8", "::/0"])
+    ranges(&[
+        "10.0.0.0/8",
+        "192.0.2.0/24",
+        "0.0.0.0/0",
+        "fd00::/8",
+        "::/0",
+    ])
 }
 
 fn endpoints() -> impl Strategy<Value = Object> {
-    let subset =
-        (vec(endpoint_address(), 0..3), ports()).prop_map(|(addresses, ports)| mk_subset(&addresses, &ports));
+    let subset = (vec(endpoint_address(), 0..3), ports())
+        .prop_map(|(addresses, ports)| mk_subset(&addresses, &ports));
     (service_id(), vec(subset, 0..3))
         .prop_map(|(id, subsets)| mk_endpoints(&id.to_string(), &subsets).object())
 }
 
 fn slice() -> impl Strategy<Value = Object> {
-    let conditions = any::<(bool, bool, bool)>().prop_map(|(ready, serving, terminating)| Conditions {
-        ready,
-        serving,
-        terminating,
-    });
+    let conditions =
+        any::<(bool, bool, bool)>().prop_map(|(ready, serving, terminating)| Conditions {
+            ready,
+            serving,
+            terminating,
+        });
     // Hints decide only if all endpoints have them.
     let hints = prop_oneof![
         1 => Just(Hints::default()),
         3 => (btree_set(node(), 0..2), btree_set(zone(), 1..3)).prop_map(|(nodes, zones)| Hints { nodes, zones }),
     ];
-    let endpoint = (endpoint_address(), conditions, hints).prop_map(|(address, conditions, hints)| {
-        SliceEndpoint { address, conditions, hints: (!hints.is_empty()).then(|| Box::new(hints)) }
-    });
-    let address_type =
-        prop_oneof![4 => Just(AddressType::Ipv4), 1 => Just(AddressType::Ipv6), 1 => Just(AddressType::Fqdn)];
+    let endpoint =
+        (endpoint_address(), conditions, hints).prop_map(|(address, conditions, hints)| {
+            SliceEndpoint {
+                address,
+                conditions,
+                hints: (!hints.is_empty()).then(|| Box::new(hints)),
+            }
+        });
+    let address_type = prop_oneof![4 => Just(AddressType::Ipv4), 1 => Just(AddressType::Ipv6), 1 => Just(AddressType::Fqdn)];
     (
         select(&["a/s1", "a/s2", "b/s1"][..]),
         option::weighted(0.9, service_id()),
@@ -248,41 +328,55 @@ fn slice() -> impl Strategy<Value = Object> {
         address_type,
         any::<bool>(),
     )
-        .prop_map(|(id, service, endpoints, ports, address_type, is_supplement)| {
-            contiv_model::object::EndpointSlice {
-                service,
-                address_type,
-                is_supplement,
-                ..mk_slice(id, "", &endpoints, &ports)
-            }
-            .object()
-        })
+        .prop_map(
+            |(id, service, endpoints, ports, address_type, is_supplement)| {
+                contiv_model::object::EndpointSlice {
+                    service,
+                    address_type,
+                    is_supplement,
+                    ..mk_slice(id, "", &endpoints, &ports)
+                }
+                .object()
+            },
+        )
 }
 
 fn allocation() -> impl Strategy<Value = Object> {
-    let interface =
-        (select(&["eth1", "eth2"][..]), select(&["", "default", "stub"][..]), address(), any::<bool>());
+    let interface = (
+        select(&["eth1", "eth2"][..]),
+        select(&["", "default", "stub"][..]),
+        address(),
+        any::<bool>(),
+    );
     (pod(), vec(interface, 0..3)).prop_map(|(pod, interfaces)| {
-        let interfaces = interfaces.into_iter().map(|(name, network, ip, service_endpoint)| {
-            contiv_model::object::CustomInterface {
-                service_endpoint,
-                ..mk_interface(name, network, &ip.to_string())
-            }
-        });
+        let interfaces = interfaces
+            .into_iter()
+            .map(
+                |(name, network, ip, service_endpoint)| contiv_model::object::CustomInterface {
+                    service_endpoint,
+                    ..mk_interface(name, network, &ip.to_string())
+                },
+            );
         mk_allocation(&pod.to_string(), &interfaces.collect::<Vec<_>>()).object()
     })
 }
 
 fn endpoint_address() -> impl Strategy<Value = EndpointAddress> {
-    (address(), option::of(node()), option::of(pod())).prop_map(|(ip, node_name, pod)| EndpointAddress {
-        ip,
-        node_name,
-        pod,
-    })
+    (address(), option::of(node()), option::of(pod()))
+        .prop_map(|(ip, node_name, pod)| EndpointAddress { ip, node_name, pod })
 }
 
 fn ports() -> impl Strategy<Value = Vec<&'static str>> {
-    subsequence(vec!["a:8080/tcp", "a:8081/udp", "b:8080/tcp", "b:8082/tcp", "c:8080/sctp"], 0..4)
+    subsequence(
+        vec![
+            "a:8080/tcp",
+            "a:8081/udp",
+            "b:8080/tcp",
+            "b:8082/tcp",
+            "c:8080/sctp",
+        ],
+        0..4,
+    )
 }
 
 fn service_id() -> impl Strategy<Value = ServiceId> {
@@ -315,5 +409,10 @@ fn cidrs() -> impl Strategy<Value = BTreeSet<ipnetwork::IpNetwork>> {
 
 /// Up to two of these ranges.
 fn ranges(of: &'static [&'static str]) -> impl Strategy<Value = BTreeSet<ipnetwork::IpNetwork>> {
-    subsequence(of, 0..3).prop_map(|ranges| ranges.into_iter().map(|range| range.parse().unwrap()).collect())
+    subsequence(of, 0..3).prop_map(|ranges| {
+        ranges
+            .into_iter()
+            .map(|range| range.parse().unwrap())
+            .collect()
+    })
 }

@@ -10,8 +10,8 @@ use crate::{
     nftables::{
         Family,
         layout::{
-            ATTEMPTS_TABLE, Attempt, parse_attempts, write_attempts_removal, write_attempts_request,
-            write_attempts_table,
+            ATTEMPTS_TABLE, Attempt, parse_attempts, write_attempts_removal,
+            write_attempts_request, write_attempts_table,
         },
         netlink::{
             Batch,
@@ -32,7 +32,11 @@ pub(super) struct AttemptTable {
 
 impl AttemptTable {
     pub(super) const fn new(kernel: Arc<dyn Kernel>) -> Self {
-        Self { kernel, socket: None, is_absent: false }
+        Self {
+            kernel,
+            socket: None,
+            is_absent: false,
+        }
     }
 
     /// Makes the table, unless it is there.
@@ -42,7 +46,9 @@ impl AttemptTable {
         }
         let mut socket = Socket::open(&self.kernel)?;
         let is_unknown_flag = |error: &NetlinkError| {
-            [Errno::EINVAL, Errno::EOPNOTSUPP].iter().any(|errno| error.errno() == Some(*errno as i32))
+            [Errno::EINVAL, Errno::EOPNOTSUPP]
+                .iter()
+                .any(|errno| error.errno() == Some(*errno as i32))
         };
         let mut commit = |is_owned| {
             let mut batch = Batch::new();
@@ -62,7 +68,10 @@ impl AttemptTable {
         if self.is_absent {
             return Ok(());
         }
-        let mut socket = self.socket.take().map_or_else(|| Socket::open(&self.kernel), Ok)?;
+        let mut socket = self
+            .socket
+            .take()
+            .map_or_else(|| Socket::open(&self.kernel), Ok)?;
         remove_attempt_table(&mut socket)?;
         self.is_absent = true;
         Ok(())
@@ -71,7 +80,9 @@ impl AttemptTable {
     /// The recorded attempts of the last seconds. After a failure, as when somebody removed the table, it is made again.
     pub(super) fn read(&mut self) -> Result<BTreeSet<Attempt>, NetlinkError> {
         let mut attempts = BTreeSet::new();
-        let Some(mut socket) = self.socket.take() else { return Ok(attempts) };
+        let Some(mut socket) = self.socket.take() else {
+            return Ok(attempts);
+        };
         for family in Family::ALL {
             let write_request = |message: &mut Writer<'_>| write_attempts_request(message, family);
             socket.pass(msg::GETSETELEM, write_request, |object| {
@@ -86,13 +97,18 @@ impl AttemptTable {
 /// Removes the table, also that of an earlier process; not that of another one, with which it ends.
 pub(crate) fn remove_attempt_table(socket: &mut Socket) -> Result<(), NetlinkError> {
     let dump = socket.dump(msg::GETTABLE, |_| ())?;
-    if !dump.objects().any(|object| object.text(table::NAME) == Some(ATTEMPTS_TABLE)) {
+    if !dump
+        .objects()
+        .any(|object| object.text(table::NAME) == Some(ATTEMPTS_TABLE))
+    {
         return Ok(());
     }
     let mut batch = Batch::new();
     write_attempts_removal(&mut batch);
     let is_gone = |error: &NetlinkError| {
-        [Errno::ENOENT, Errno::EPERM].iter().any(|errno| error.errno() == Some(*errno as i32))
+        [Errno::ENOENT, Errno::EPERM]
+            .iter()
+            .any(|errno| error.errno() == Some(*errno as i32))
     };
     match socket.commit(batch) {
         Err(error) if is_gone(&error) => Ok(()),

@@ -34,7 +34,11 @@ impl Backends {
     /// Removes those of `other`.
     pub(super) fn remove_all(&mut self, other: &Self) {
         if self.iter().any(|backend| other.contains(backend)) {
-            *self = self.iter().filter(|backend| !other.contains(backend)).copied().collect();
+            *self = self
+                .iter()
+                .filter(|backend| !other.contains(backend))
+                .copied()
+                .collect();
         }
     }
 }

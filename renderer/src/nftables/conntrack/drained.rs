@@ -39,12 +39,16 @@ impl DrainedBackends {
 
     /// The families and protocols of the flows.
     pub(super) fn scopes(&self) -> BTreeSet<(Family, Protocol)> {
-        self.0.iter().map(|(protocol, _, address, _)| (Family::of(address), *protocol)).collect()
+        self.0
+            .iter()
+            .map(|(protocol, _, address, _)| (Family::of(address), *protocol))
+            .collect()
     }
 
     /// Replaces those of one family and protocol.
     pub(super) fn replace(&mut self, family: Family, protocol: Protocol, found: Self) {
-        self.0.retain(|(of, _, address, _)| *of != protocol || Family::of(address) != family);
+        self.0
+            .retain(|(of, _, address, _)| *of != protocol || Family::of(address) != family);
         self.0.extend(found.0);
     }
 
@@ -59,12 +63,26 @@ impl DrainedBackends {
     }
 
     fn remove_backends(&mut self, frontend: &FrontendKey, backends: &Backends) {
-        let FrontendKey { address, protocol, port } = *frontend;
-        let first = (protocol, port, IpAddr::V4(Ipv4Addr::UNSPECIFIED), ([0, 0, 0, 0], 0).into());
-        let is_of_frontend =
-            |of: &IpAddr| *of == address || frontend.is_node_port() && frontend.family() == Family::of(of);
-        let of_port = self.0.range(first..).take_while(|(of, at, ..)| (*of, *at) == (protocol, port));
-        let serves = of_port.filter(|(_, _, of, backend)| is_of_frontend(of) && backends.contains(backend));
+        let FrontendKey {
+            address,
+            protocol,
+            port,
+        } = *frontend;
+        let first = (
+            protocol,
+            port,
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            ([0, 0, 0, 0], 0).into(),
+        );
+        let is_of_frontend = |of: &IpAddr| {
+            *of == address || frontend.is_node_port() && frontend.family() == Family::of(of)
+        };
+        let of_port = self
+            .0
+            .range(first..)
+            .take_while(|(of, at, ..)| (*of, *at) == (protocol, port));
+        let serves =
+            of_port.filter(|(_, _, of, backend)| is_of_frontend(of) && backends.contains(backend));
         for one in serves.copied().collect::<Vec<_>>() {
             self.0.remove(&one);
         }
@@ -72,7 +90,12 @@ impl DrainedBackends {
 }
 
 fn drained(flow: &Flow<'_>) -> Drained {
-    (flow.protocol, flow.destination.port(), flow.destination.ip(), flow.backend)
+    (
+        flow.protocol,
+        flow.destination.port(),
+        flow.destination.ip(),
+        flow.backend,
+    )
 }
 
 #[cfg(test)]
@@ -83,8 +106,18 @@ mod tests {
     use crate::nftables::conntrack::flow::Identity;
 
     fn flow(protocol: Protocol, destination: &str, backend: &str) -> Flow<'static> {
-        let [destination, backend] = [destination, backend].map(|end| end.parse::<SocketAddr>().unwrap());
-        Flow { protocol, destination, backend, is_in_use: true, identity: Identity { tuple: &[], id: &[] } }
+        let [destination, backend] =
+            [destination, backend].map(|end| end.parse::<SocketAddr>().unwrap());
+        Flow {
+            protocol,
+            destination,
+            backend,
+            is_in_use: true,
+            identity: Identity {
+                tuple: &[],
+                id: &[],
+            },
+        }
     }
 
     fn service(backends: &[&str]) -> ContivService {
@@ -95,7 +128,10 @@ mod tests {
                 protocol: Protocol::Tcp,
                 name: "".into(),
                 node_port: Some(30_053),
-                backends: backends.iter().map(|backend| Backend::new(backend.parse().unwrap())).collect(),
+                backends: backends
+                    .iter()
+                    .map(|backend| Backend::new(backend.parse().unwrap()))
+                    .collect(),
             }],
             ..ContivService::new(ServiceId::new("default", "web"))
         }
@@ -116,11 +152,20 @@ mod tests {
         drained.insert(&other_protocol);
         drained.remove_serving(std::iter::once(&service(&["10.244.1.1:53"])));
         for destination in [cluster_ip, node_port] {
-            assert!(!drained.contains(&flow(Protocol::Tcp, destination, "10.244.1.1:53")), "{destination}");
-            assert!(drained.contains(&flow(Protocol::Tcp, destination, "10.244.1.2:53")), "{destination}");
+            assert!(
+                !drained.contains(&flow(Protocol::Tcp, destination, "10.244.1.1:53")),
+                "{destination}"
+            );
+            assert!(
+                drained.contains(&flow(Protocol::Tcp, destination, "10.244.1.2:53")),
+                "{destination}"
+            );
         }
         assert!(drained.contains(&other_address) && drained.contains(&other_protocol));
-        assert_eq!(drained.scopes(), [(Family::V4, Protocol::Tcp), (Family::V4, Protocol::Sctp)].into());
+        assert_eq!(
+            drained.scopes(),
+            [(Family::V4, Protocol::Tcp), (Family::V4, Protocol::Sctp)].into()
+        );
     }
 
     #[test]
@@ -151,7 +196,11 @@ mod tests {
     fn former_backends_are_bounded() {
         let mut drained = DrainedBackends::default();
         for number in 0..=u16::MAX {
-            drained.insert(&flow(Protocol::Tcp, "10.96.0.1:53", &format!("10.244.1.1:{number}")));
+            drained.insert(&flow(
+                Protocol::Tcp,
+                "10.96.0.1:53",
+                &format!("10.244.1.1:{number}"),
+            ));
         }
         assert_eq!(drained.0.len(), MAX_DRAINED);
     }

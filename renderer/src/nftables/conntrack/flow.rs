@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use contiv_model::Protocol;
 
 use super::constants::{
-    ID, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, PROTOINFO,
-    PROTOINFO_STATE, PROTOINFO_TCP, SEEN_REPLY, STATUS, TCP_SYN_SENT, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO,
-    TUPLE_REPLY, ZONE,
+    ID, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT,
+    PROTOINFO, PROTOINFO_STATE, PROTOINFO_TCP, SEEN_REPLY, STATUS, TCP_SYN_SENT, TUPLE_IP,
+    TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY, ZONE,
 };
 use crate::netlink::Attributes;
 
@@ -53,8 +53,17 @@ impl<'a> Flow<'a> {
         let backend = endpoint(reply, [IP_V4_SRC, IP_V6_SRC], PROTO_SRC_PORT)?;
         let was_answered = attributes.u32(STATUS)? & SEEN_REPLY != 0;
         let is_in_use = was_answered && !is_attempt(protocol, attributes);
-        let identity = Identity { tuple: attributes.get(TUPLE_ORIG)?, id: attributes.get(ID)? };
-        Some(Self { protocol, destination, backend, is_in_use, identity })
+        let identity = Identity {
+            tuple: attributes.get(TUPLE_ORIG)?,
+            id: attributes.get(ID)?,
+        };
+        Some(Self {
+            protocol,
+            destination,
+            backend,
+            is_in_use,
+            identity,
+        })
     }
 
     /// Its destination was translated: it uses a service.
@@ -68,8 +77,14 @@ impl<'a> Flow<'a> {
 /// A connection of TCP whose SYN was answered counts as established, since the client's confirmation may be on its way. So does an
 /// association of SCTP whose INIT was answered: the client's next packet is its cookie, which only this backend knows.
 fn is_attempt(protocol: Protocol, attributes: Attributes<'_>) -> bool {
-    let state =
-        || attributes.nested(PROTOINFO)?.nested(PROTOINFO_TCP)?.get(PROTOINFO_STATE)?.first().copied();
+    let state = || {
+        attributes
+            .nested(PROTOINFO)?
+            .nested(PROTOINFO_TCP)?
+            .get(PROTOINFO_STATE)?
+            .first()
+            .copied()
+    };
     protocol == Protocol::Tcp && state().is_some_and(|state| TCP_SYN_SENT.contains(&state))
 }
 
@@ -81,7 +96,10 @@ fn endpoint(tuple: Attributes<'_>, [v4, v6]: [u16; 2], port: u16) -> Option<Sock
         (None, bytes) => IpAddr::from(<[u8; 16]>::try_from(bytes?).ok()?),
     };
     let port = tuple.nested(TUPLE_PROTO)?.get(port)?;
-    Some(SocketAddr::new(address, u16::from_be_bytes(port.try_into().ok()?)))
+    Some(SocketAddr::new(
+        address,
+        u16::from_be_bytes(port.try_into().ok()?),
+    ))
 }
 
 #[cfg(test)]
@@ -109,8 +127,14 @@ mod tests {
                 });
             }
         };
-        writer.nested(TUPLE_ORIG, tuple(([10, 0, 0, 9], 4000), ([10, 96, 0, 1], 53)));
-        writer.nested(TUPLE_REPLY, tuple(([10, 244, 1, 7], 5353), ([10, 0, 0, 9], 4000)));
+        writer.nested(
+            TUPLE_ORIG,
+            tuple(([10, 0, 0, 9], 4000), ([10, 96, 0, 1], 53)),
+        );
+        writer.nested(
+            TUPLE_REPLY,
+            tuple(([10, 244, 1, 7], 5353), ([10, 0, 0, 9], 4000)),
+        );
         writer.u32(STATUS, 0x18a);
         writer.u32(ID, 77);
         if let Some(zone) = zone {
@@ -144,9 +168,14 @@ mod tests {
             for state in states {
                 let mut bytes = flow(protocol, None);
                 let mut writer = Writer::new(&mut bytes);
-                writer.nested(PROTOINFO, |info| info.nested(of, |info| info.u8(PROTOINFO_STATE, *state)));
+                writer.nested(PROTOINFO, |info| {
+                    info.nested(of, |info| info.u8(PROTOINFO_STATE, *state));
+                });
                 let flow = Flow::read(Attributes(&bytes)).unwrap();
-                assert_eq!(flow.is_in_use, expected, "protocol {protocol}, state {state}");
+                assert_eq!(
+                    flow.is_in_use, expected,
+                    "protocol {protocol}, state {state}"
+                );
             }
         }
     }
@@ -165,7 +194,11 @@ mod tests {
         let whole = flow(17, None);
         let id = whole.len() - 8;
         for length in (0..=id).step_by(4) {
-            assert_eq!(Flow::read(Attributes(&whole[..length])), None, "{length} bytes");
+            assert_eq!(
+                Flow::read(Attributes(&whole[..length])),
+                None,
+                "{length} bytes"
+            );
         }
     }
 }

@@ -7,9 +7,9 @@ use nix::libc::ENOENT;
 
 use super::{
     constants::{
-        ASSURED, DELETE, FILTER, FILTER_ORIG_FLAGS, FILTER_PROTO_NUM, GET, ID, IP_V4_DST, IP_V4_SRC,
-        IP_V6_DST, IP_V6_SRC, NFNL_SUBSYS_CTNETLINK, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, STATUS,
-        STATUS_MASK, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO,
+        ASSURED, DELETE, FILTER, FILTER_ORIG_FLAGS, FILTER_PROTO_NUM, GET, ID, IP_V4_DST,
+        IP_V4_SRC, IP_V6_DST, IP_V6_SRC, NFNL_SUBSYS_CTNETLINK, PROTO_DST_PORT, PROTO_NUM,
+        PROTO_SRC_PORT, STATUS, STATUS_MASK, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO,
     },
     flow::Flow,
     stale::Scope,
@@ -18,7 +18,9 @@ use crate::{
     kernel::Kernel,
     netlink::{
         NetlinkError, Socket, Writer,
-        message::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages},
+        message::{
+            NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages,
+        },
     },
     nftables::{Family, layout::Attempt},
 };
@@ -37,7 +39,10 @@ pub(super) struct FlowTable {
 
 impl FlowTable {
     pub(super) fn open(kernel: &Arc<dyn Kernel>) -> Result<Self, NetlinkError> {
-        Ok(Self { dump: Socket::open(kernel)?, delete: Socket::open(kernel)? })
+        Ok(Self {
+            dump: Socket::open(kernel)?,
+            delete: Socket::open(kernel)?,
+        })
     }
 
     /// Examines the flows of one family and protocol, and deletes the stale ones. Returns their number.
@@ -55,7 +60,8 @@ impl FlowTable {
         let mut each = |piece: Vec<u8>| {
             // After a failure the remaining messages of the dump must still be read.
             let Ok(count) = &mut deleted else { return };
-            let objects = messages(&piece).filter_map(|message| message.object(NFNL_SUBSYS_CTNETLINK));
+            let objects =
+                messages(&piece).filter_map(|message| message.object(NFNL_SUBSYS_CTNETLINK));
             let stale: Vec<Flow<'_>> = objects
                 .filter_map(Flow::read)
                 .filter(|flow| flow.protocol == protocol && is_stale(flow))
@@ -69,7 +75,9 @@ impl FlowTable {
         for _ in 0..DUMP_TRIES {
             let consistent = match dump.stream(&narrow, &mut each) {
                 // This kernel does not support the filter.
-                Err(NetlinkError::Refused { .. }) => dump.stream(&dump_request(family, |_| ()), &mut each)?,
+                Err(NetlinkError::Refused { .. }) => {
+                    dump.stream(&dump_request(family, |_| ()), &mut each)?
+                }
                 result => result?,
             };
             if consistent {
@@ -90,7 +98,9 @@ impl FlowTable {
         // There is one message: the flow, or an error.
         let received = self.dump.receive("read a flow");
         let received = self.dump.drained(received)?;
-        let Some(message) = messages(&received).next() else { return Ok(0) };
+        let Some(message) = messages(&received).next() else {
+            return Ok(0);
+        };
         if message.kind == NLMSG_ERROR {
             return match -message.error_code() {
                 ENOENT => Ok(0),
@@ -100,7 +110,8 @@ impl FlowTable {
         let flow = message.object(NFNL_SUBSYS_CTNETLINK).and_then(Flow::read);
         // The other direction of a flow could have the same ends.
         let is_its = |flow: &Flow<'_>| {
-            (flow.protocol, flow.destination) == (attempt.protocol, attempt.destination) && is_wrong(flow)
+            (flow.protocol, flow.destination) == (attempt.protocol, attempt.destination)
+                && is_wrong(flow)
         };
         match flow.filter(is_its) {
             Some(flow) => delete_flows(&mut self.delete, &[flow]),
@@ -136,7 +147,11 @@ fn request_for(attempt: &Attempt) -> Vec<u8> {
 
 fn refused(subject: &str, code: i32) -> NetlinkError {
     let source = io::Error::from_raw_os_error(code);
-    NetlinkError::Refused { subject: subject.to_owned(), source, refusals: Vec::new() }
+    NetlinkError::Refused {
+        subject: subject.to_owned(),
+        source,
+        refusals: Vec::new(),
+    }
 }
 
 const fn number(family: Family) -> u8 {
@@ -149,7 +164,14 @@ const fn number(family: Family) -> u8 {
 fn dump_request(family: Family, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut request = Vec::new();
     let kind = u16::from(NFNL_SUBSYS_CTNETLINK) << 8 | u16::from(GET);
-    begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, number(family), 0);
+    begin_message(
+        &mut request,
+        kind,
+        NLM_F_REQUEST | NLM_F_DUMP,
+        1,
+        number(family),
+        0,
+    );
     fill(&mut Writer::new(&mut request));
     end_message(&mut request, 0);
     request
@@ -161,7 +183,9 @@ fn filter(request: &mut Writer<'_>, protocol: Protocol, scope: Scope) {
     request.nested(TUPLE_ORIG, |tuple| {
         tuple.nested(TUPLE_PROTO, |ports| ports.u8(PROTO_NUM, protocol.number()));
     });
-    request.nested(FILTER, |filter| filter.bytes(FILTER_ORIG_FLAGS, &FILTER_PROTO_NUM.to_ne_bytes()));
+    request.nested(FILTER, |filter| {
+        filter.bytes(FILTER_ORIG_FLAGS, &FILTER_PROTO_NUM.to_ne_bytes());
+    });
     if scope == Scope::Unanswered {
         request.u32(STATUS, 0);
         request.u32(STATUS_MASK, ASSURED);
@@ -178,7 +202,14 @@ fn delete_flows(socket: &mut Socket, flows: &[Flow<'_>]) -> Result<usize, Netlin
     for (sequence, flow) in (1..).zip(flows) {
         let start = request.len();
         let family = number(Family::of(&flow.destination.ip()));
-        begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_ACK, sequence, family, 0);
+        begin_message(
+            &mut request,
+            kind,
+            NLM_F_REQUEST | NLM_F_ACK,
+            sequence,
+            family,
+            0,
+        );
         let mut writer = Writer::new(&mut request);
         writer.bytes(TUPLE_ORIG, flow.identity.tuple);
         writer.bytes(ID, flow.identity.id);

@@ -84,7 +84,10 @@ impl StaleFlowReaper {
 
     /// Reports changes that were programmed. `services` are those after them.
     pub(crate) fn changed(&mut self, changes: &ChangeSet, services: &Services) {
-        let node_ips = changes.node.as_ref().map(|node| node.node_port_ips().copied().collect());
+        let node_ips = changes
+            .node
+            .as_ref()
+            .map(|node| node.node_port_ips().copied().collect());
         if let Some(node_ips) = node_ips.filter(|node_ips| *node_ips != self.node_ips) {
             self.node_ips = node_ips;
             self.incomplete = true;
@@ -93,7 +96,12 @@ impl StaleFlowReaper {
             self.keep_unreported(old_services(&changes.services));
             let (before, services) = (mem::take(&mut self.unreported), services.clone());
             let node_ips = self.node_ips.clone();
-            self.send(Request::Reconciled { before, services, node_ips, found: Vec::new() });
+            self.send(Request::Reconciled {
+                before,
+                services,
+                node_ips,
+                found: Vec::new(),
+            });
         } else if !changes.services.is_empty() {
             self.send(Request::Changed(changes.services.clone()));
         }
@@ -111,12 +119,22 @@ impl StaleFlowReaper {
         let before = mem::take(&mut self.unreported);
         self.node_ips = snapshot.node.node_port_ips().copied().collect();
         let (services, node_ips) = (snapshot.services.clone(), self.node_ips.clone());
-        self.send(Request::Reconciled { before, services, node_ips, found });
+        self.send(Request::Reconciled {
+            before,
+            services,
+            node_ips,
+            found,
+        });
     }
 
     /// Searches, deleted flows, and failed searches, by name.
     pub(crate) fn totals(&self) -> [(&'static str, usize); 3] {
-        let Totals { searches, deleted, failures, .. } = &*self.totals;
+        let Totals {
+            searches,
+            deleted,
+            failures,
+            ..
+        } = &*self.totals;
         let totals = [
             ("stale-flow-searches", searches),
             ("stale-flows-deleted", deleted),
@@ -126,7 +144,9 @@ impl StaleFlowReaper {
     }
 
     fn send(&mut self, request: Request) {
-        let Some(queue) = self.queue.take().or_else(|| self.start()) else { return self.keep_lost(request) };
+        let Some(queue) = self.queue.take().or_else(|| self.start()) else {
+            return self.keep_lost(request);
+        };
         match queue.try_send(request) {
             Ok(()) => self.incomplete = false,
             Err(TrySendError::Full(request)) => self.keep_lost(request),
@@ -155,7 +175,13 @@ impl StaleFlowReaper {
     fn start(&mut self) -> Option<SyncSender<Request>> {
         let (queue, requests) = sync_channel(QUEUE_CAPACITY);
         let (kernel, seqlock) = (Arc::clone(&self.kernel), Arc::clone(&self.seqlock));
-        let worker = Worker::new(kernel, requests, seqlock, Arc::clone(&self.totals), self.observer.clone());
+        let worker = Worker::new(
+            kernel,
+            requests,
+            seqlock,
+            Arc::clone(&self.totals),
+            self.observer.clone(),
+        );
         match self.kernel.spawn("stale-flows", Box::new(worker)) {
             Ok(()) => Some(queue),
             Err(error) => {
@@ -169,7 +195,9 @@ impl StaleFlowReaper {
 
 /// The services before these changes, except new ones.
 fn old_services(changes: &BTreeMap<ServiceId, ServiceChange>) -> Services {
-    let old = changes.iter().filter_map(|(id, change)| Some((id.clone(), Arc::clone(change.old.as_ref()?))));
+    let old = changes
+        .iter()
+        .filter_map(|(id, change)| Some((id.clone(), Arc::clone(change.old.as_ref()?))));
     old.collect()
 }
 
@@ -185,13 +213,22 @@ mod tests {
     /// A reaper whose thread is the test, with space for one request.
     fn reaper() -> (StaleFlowReaper, Receiver<Request>) {
         let (queue, requests) = sync_channel(1);
-        (StaleFlowReaper { queue: Some(queue), ..StaleFlowReaper::new(Linux::shared()) }, requests)
+        (
+            StaleFlowReaper {
+                queue: Some(queue),
+                ..StaleFlowReaper::new(Linux::shared())
+            },
+            requests,
+        )
     }
 
     fn state() -> (ChangeSet, Services) {
         let service = Arc::new(ContivService::new(ServiceId::new("default", "dns")));
         let services = Services::from([(service.id.clone(), service)]);
-        let after = Snapshot { services: services.clone(), ..Snapshot::default() };
+        let after = Snapshot {
+            services: services.clone(),
+            ..Snapshot::default()
+        };
         (ChangeSet::between(&Snapshot::default(), &after), services)
     }
 
@@ -207,12 +244,20 @@ mod tests {
         Arc::clone(&reaper.seqlock).search(|| drop(reaper.coming(services.values())));
         assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
         reaper.changed(&ChangeSet::default(), &services);
-        let Ok(Request::Reconciled { services: all, before, .. }) = requests.try_recv() else {
+        let Ok(Request::Reconciled {
+            services: all,
+            before,
+            ..
+        }) = requests.try_recv()
+        else {
             panic!("not everything")
         };
         assert_eq!((all, before), (services.clone(), Services::new()));
         reaper.changed(&changes, &services);
-        assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))), "now all is known again");
+        assert!(
+            matches!(requests.try_recv(), Ok(Request::Changed(_))),
+            "now all is known again"
+        );
     }
 
     #[test]
@@ -221,13 +266,17 @@ mod tests {
         let (changes, services) = state();
         let version = |timeout| {
             let (id, service) = services.iter().next().unwrap();
-            let service =
-                ContivService { session_affinity_timeout: timeout, ..ContivService::clone(service) };
+            let service = ContivService {
+                session_affinity_timeout: timeout,
+                ..ContivService::clone(service)
+            };
             Services::from([(id.clone(), Arc::new(service))])
         };
         let between = |old: &Services, new: &Services| {
-            let snapshot =
-                |services: &Services| Snapshot { services: services.clone(), ..Snapshot::default() };
+            let snapshot = |services: &Services| Snapshot {
+                services: services.clone(),
+                ..Snapshot::default()
+            };
             ChangeSet::between(&snapshot(old), &snapshot(new))
         };
         reaper.changed(&changes, &services);
@@ -236,7 +285,12 @@ mod tests {
         reaper.changed(&between(&version(1), &version(2)), &version(2));
         assert!(matches!(requests.try_recv(), Ok(Request::Changed(_))));
         reaper.changed(&between(&version(2), &version(3)), &version(3));
-        let Ok(Request::Reconciled { before, services: all, .. }) = requests.try_recv() else {
+        let Ok(Request::Reconciled {
+            before,
+            services: all,
+            ..
+        }) = requests.try_recv()
+        else {
             panic!("not everything")
         };
         assert_eq!(
@@ -252,7 +306,10 @@ mod tests {
         let (mut reaper, requests) = reaper();
         let (_, services) = state();
         drop(reaper.coming(services.values()));
-        assert!(requests.try_recv().is_err(), "without a search nothing is announced");
+        assert!(
+            requests.try_recv().is_err(),
+            "without a search nothing is announced"
+        );
         Arc::clone(&reaper.seqlock).search(|| drop(reaper.coming(services.values())));
         assert!(matches!(requests.try_recv(), Ok(Request::Coming(_))));
     }
@@ -264,10 +321,21 @@ mod tests {
             node_ips: BTreeSet::from([address.parse().unwrap()]),
             ..NodeFacts::default()
         };
-        for (address, expected) in [("172.31.0.1", true), ("172.31.0.1", false), ("172.31.0.2", true)] {
-            let changes = ChangeSet { node: Some(facts(address)), ..ChangeSet::default() };
+        for (address, expected) in [
+            ("172.31.0.1", true),
+            ("172.31.0.1", false),
+            ("172.31.0.2", true),
+        ] {
+            let changes = ChangeSet {
+                node: Some(facts(address)),
+                ..ChangeSet::default()
+            };
             reaper.changed(&changes, &Services::new());
-            assert_eq!(matches!(requests.try_recv(), Ok(Request::Reconciled { .. })), expected, "{address}");
+            assert_eq!(
+                matches!(requests.try_recv(), Ok(Request::Reconciled { .. })),
+                expected,
+                "{address}"
+            );
         }
     }
 
@@ -276,8 +344,18 @@ mod tests {
         let (mut reaper, requests) = reaper();
         for address in ["172.31.0.1", "172.31.0.2"] {
             let expected = BTreeSet::from([address.parse().unwrap()]);
-            let node = NodeFacts { node_ips: expected.clone(), ..NodeFacts::default() };
-            reaper.reconciled(&Snapshot { node, ..Snapshot::default() }, Services::new(), Vec::new());
+            let node = NodeFacts {
+                node_ips: expected.clone(),
+                ..NodeFacts::default()
+            };
+            reaper.reconciled(
+                &Snapshot {
+                    node,
+                    ..Snapshot::default()
+                },
+                Services::new(),
+                Vec::new(),
+            );
             let Ok(Request::Reconciled { node_ips, .. }) = requests.try_recv() else {
                 panic!("not everything")
             };
@@ -290,9 +368,18 @@ mod tests {
         let (mut reaper, requests) = reaper();
         drop(requests);
         let (_, services) = state();
-        let before = Snapshot { services: services.clone(), ..Snapshot::default() };
-        reaper.changed(&ChangeSet::between(&before, &Snapshot::default()), &Services::new());
+        let before = Snapshot {
+            services: services.clone(),
+            ..Snapshot::default()
+        };
+        reaper.changed(
+            &ChangeSet::between(&before, &Snapshot::default()),
+            &Services::new(),
+        );
         assert!(reaper.queue.is_none() && reaper.incomplete);
-        assert_eq!(reaper.unreported, services, "its flows must be searched later");
+        assert_eq!(
+            reaper.unreported, services,
+            "its flows must be searched later"
+        );
     }
 }

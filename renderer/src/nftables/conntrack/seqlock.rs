@@ -35,7 +35,10 @@ impl ProgrammingSeqlock {
     pub(super) fn program(self: &Arc<Self>) -> (Programming, bool) {
         // Sequentially consistent, like everything here: otherwise each side could miss that the other has begun.
         self.programming.fetch_add(1, Ordering::SeqCst);
-        (Programming(Arc::clone(self)), self.searching.load(Ordering::SeqCst))
+        (
+            Programming(Arc::clone(self)),
+            self.searching.load(Ordering::SeqCst),
+        )
     }
 
     /// Runs a search after the current programming has ended. Programming that begins later is announced.
@@ -79,11 +82,17 @@ mod tests {
                 });
             }
         });
-        assert_eq!(begins.recv_timeout(20 * SPIN_INTERVAL), Err(RecvTimeoutError::Timeout));
+        assert_eq!(
+            begins.recv_timeout(20 * SPIN_INTERVAL),
+            Err(RecvTimeoutError::Timeout)
+        );
         drop(programming);
         begins.recv().unwrap();
         for _ in 0..2 {
-            assert!(seqlock.program().1, "what comes during the search is announced");
+            assert!(
+                seqlock.program().1,
+                "what comes during the search is announced"
+            );
         }
         drop(end);
         search.join().unwrap();

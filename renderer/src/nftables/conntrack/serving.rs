@@ -13,13 +13,19 @@ use crate::nftables::{Element, Family, FrontendKey, Value, plan};
 pub(super) fn serving(service: &ContivService) -> BTreeMap<FrontendKey, Backends> {
     let port_of = |frontend: &FrontendKey| {
         let has = |port: &&ServicePort| {
-            let number = if frontend.is_node_port() { port.node_port } else { Some(port.port) };
+            let number = if frontend.is_node_port() {
+                port.node_port
+            } else {
+                Some(port.port)
+            };
             port.protocol == frontend.protocol && number == Some(frontend.port)
         };
         service.ports.iter().find(has)
     };
     let backends_of = |frontend: &FrontendKey| {
-        let backends = port_of(frontend).into_iter().flat_map(|port| &port.backends);
+        let backends = port_of(frontend)
+            .into_iter()
+            .flat_map(|port| &port.backends);
         let family = frontend.family();
         let of_family = backends.filter(move |backend| Family::of(&backend.address) == family);
         of_family.map(Backend::endpoint)
@@ -29,9 +35,15 @@ pub(super) fn serving(service: &ContivService) -> BTreeMap<FrontendKey, Backends
         let is_routed = !frontend.is_node_port() && service.assignment.addresses.routes();
         is_routed.then(|| SocketAddr::new(frontend.address, frontend.port))
     };
-    let all = |frontend: &FrontendKey| backends_of(frontend).chain(untranslated(frontend)).collect();
+    let all = |frontend: &FrontendKey| {
+        backends_of(frontend)
+            .chain(untranslated(frontend))
+            .collect()
+    };
     let frontends = plan(service).frontends.into_keys();
-    frontends.map(|frontend| (frontend, all(&frontend))).collect()
+    frontends
+        .map(|frontend| (frontend, all(&frontend)))
+        .collect()
 }
 
 /// The backends in a frontend's elements.

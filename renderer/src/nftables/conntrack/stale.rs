@@ -31,7 +31,11 @@ struct StaleFlowCriteria {
 impl StaleFlowCriteria {
     /// The flows of its frontend that must be examined.
     const fn scope(&self, protocol: Protocol) -> Scope {
-        if matches!(protocol, Protocol::Udp) || self.reset { Scope::All } else { Scope::Unanswered }
+        if matches!(protocol, Protocol::Udp) || self.reset {
+            Scope::All
+        } else {
+            Scope::Unanswered
+        }
     }
 }
 
@@ -65,7 +69,8 @@ impl StaleFlowFilter {
     pub(super) fn add<'a>(&mut self, changes: impl Iterator<Item = &'a ServiceChange> + Clone) {
         let before = changes.clone().filter_map(|change| change.old.as_deref());
         let before: BTreeMap<_, _> = served(before).collect();
-        let after: BTreeMap<_, _> = served(changes.filter_map(|change| change.new.as_deref())).collect();
+        let after: BTreeMap<_, _> =
+            served(changes.filter_map(|change| change.new.as_deref())).collect();
         for (frontend, (had, reset)) in &before {
             if !after.contains_key(frontend) {
                 let suspicion = self.frontends.entry(*frontend).or_default();
@@ -133,7 +138,9 @@ impl StaleFlowFilter {
         let mut scopes = BTreeMap::new();
         for (frontend, suspicion) in &self.frontends {
             let scope = suspicion.scope(frontend.protocol);
-            let widest = scopes.entry((frontend.family(), frontend.protocol)).or_insert(scope);
+            let widest = scopes
+                .entry((frontend.family(), frontend.protocol))
+                .or_insert(scope);
             *widest = scope.max(*widest);
         }
         scopes
@@ -141,7 +148,9 @@ impl StaleFlowFilter {
 
     /// True if flows in use may be among them. The clients of all others try again after a second.
     pub(super) fn are_urgent(&self) -> bool {
-        self.frontends.iter().any(|(frontend, suspicion)| suspicion.scope(frontend.protocol) == Scope::All)
+        self.frontends
+            .iter()
+            .any(|(frontend, suspicion)| suspicion.scope(frontend.protocol) == Scope::All)
     }
 
     /// Judges a flow. `node_ips` are the addresses on which node ports answer.
@@ -149,7 +158,9 @@ impl StaleFlowFilter {
     /// Datagram flows can be deleted at any time. Connections are left to end by themselves, unless the service asks for a
     /// reset; but one in which nothing is established is no connection yet: its client tries again and should succeed.
     pub(super) fn judge(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> FlowVerdict {
-        let Some(suspicion) = self.of(flow, node_ips) else { return FlowVerdict::Right };
+        let Some(suspicion) = self.of(flow, node_ips) else {
+            return FlowVerdict::Right;
+        };
         let wrong = match &suspicion.serving {
             Some(serving) => !serving.contains(&flow.backend),
             None => suspicion.gone.contains(&flow.backend),
@@ -182,12 +193,25 @@ impl StaleFlowFilter {
 
     /// The frontend that a flow used: first its exact address, then the node ports, as in the rules.
     fn of(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> Option<&StaleFlowCriteria> {
-        let (address, port, protocol) = (flow.destination.ip(), flow.destination.port(), flow.protocol);
+        let (address, port, protocol) = (
+            flow.destination.ip(),
+            flow.destination.port(),
+            flow.protocol,
+        );
         let node_port = || {
             let key = FrontendKey::node_port(Family::of(&address), protocol, port);
-            node_ips.contains(&address).then(|| self.frontends.get(&key)).flatten()
+            node_ips
+                .contains(&address)
+                .then(|| self.frontends.get(&key))
+                .flatten()
         };
-        self.frontends.get(&FrontendKey { address, protocol, port }).or_else(node_port)
+        self.frontends
+            .get(&FrontendKey {
+                address,
+                protocol,
+                port,
+            })
+            .or_else(node_port)
     }
 }
 
@@ -197,7 +221,9 @@ fn served<'a>(
 ) -> impl Iterator<Item = (FrontendKey, (Backends, bool))> {
     services.flat_map(|service| {
         let reset = service.reset_connections;
-        serving(service).into_iter().map(move |(frontend, backends)| (frontend, (backends, reset)))
+        serving(service)
+            .into_iter()
+            .map(move |(frontend, backends)| (frontend, (backends, reset)))
     })
 }
 

@@ -102,7 +102,17 @@ impl Worker {
     ) -> Self {
         let attempts = AttemptTable::new(Arc::clone(&kernel));
         let state = State::default();
-        Self { kernel, requests, state, table: None, seqlock, totals, observer, attempts, has_failed: false }
+        Self {
+            kernel,
+            requests,
+            state,
+            table: None,
+            seqlock,
+            totals,
+            observer,
+            attempts,
+            has_failed: false,
+        }
     }
 
     /// Searches the flows of each family and protocol concerned. A flow that cannot be deleted is left to its timeout.
@@ -142,7 +152,10 @@ impl Worker {
         self.state.end_search(is_survey);
         if let Some(observer) = &self.observer {
             for (family, (took, deleted)) in searched {
-                let family = Families { ipv4: family == Family::V4, ipv6: family == Family::V6 };
+                let family = Families {
+                    ipv4: family == Family::V4,
+                    ipv6: family == Family::V6,
+                };
                 observer.searched(family, took, deleted);
             }
         }
@@ -154,7 +167,14 @@ impl Worker {
         protocol: Protocol,
         scope: Scope,
     ) -> Result<usize, NetlinkError> {
-        let Self { kernel, requests, state, table, totals, .. } = self;
+        let Self {
+            kernel,
+            requests,
+            state,
+            table,
+            totals,
+            ..
+        } = self;
         totals.searches.fetch_add(1, Ordering::Relaxed);
         let table = match table {
             Some(table) => table,
@@ -195,7 +215,8 @@ impl Worker {
                     Some(table) => table,
                     None => self.table.insert(FlowTable::open(&self.kernel)?),
                 };
-                let deleted = table.delete_flow_of(&attempt, |flow| self.state.drained.contains(flow));
+                let deleted =
+                    table.delete_flow_of(&attempt, |flow| self.state.drained.contains(flow));
                 deleted.inspect_err(|_| self.table = None)
             })?;
             if deleted > 0 {
@@ -204,7 +225,10 @@ impl Worker {
                 tracing::debug!(%client, %destination, "a new attempt ended a connection to a removed backend");
                 if let Some(observer) = &self.observer {
                     let is_v4 = destination.is_ipv4();
-                    let family = Families { ipv4: is_v4, ipv6: !is_v4 };
+                    let family = Families {
+                        ipv4: is_v4,
+                        ipv6: !is_v4,
+                    };
                     observer.searched(family, start.elapsed(), deleted);
                 }
             }
@@ -217,7 +241,10 @@ impl Worker {
         let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
         let request = match wait {
             Some(wait) => self.requests.recv_timeout(wait),
-            None => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            None => self
+                .requests
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
         };
         match request {
             Ok(request) => self.state.handle_request(request),
@@ -262,11 +289,15 @@ impl BackgroundTask for Worker {
         let mut wake_up = None;
         while self.wait(wake_up) {
             if !self.state.next.is_empty() {
-                self.pause(gather_until(Instant::now(), last_search), StaleFlowFilter::are_urgent);
+                self.pause(
+                    gather_until(Instant::now(), last_search),
+                    StaleFlowFilter::are_urgent,
+                );
             }
             let now = Instant::now();
             let is_survey = survey_after(last_survey).is_none_or(|after| now >= after);
-            if !self.state.next.is_empty() || is_survey && self.state.needs_survey(now, last_survey) {
+            if !self.state.next.is_empty() || is_survey && self.state.needs_survey(now, last_survey)
+            {
                 let seqlock = Arc::clone(&self.seqlock);
                 let took = seqlock.search(|| {
                     let start = Instant::now();
@@ -333,7 +364,8 @@ impl State {
     /// True for a flow to delete. A survey collects the drained ones.
     fn is_stale(&mut self, flow: &Flow<'_>) -> bool {
         let judgement = self.current.judge(flow, &self.node_ips);
-        if judgement == FlowVerdict::Drained || judgement == FlowVerdict::Right && self.drained.contains(flow)
+        if judgement == FlowVerdict::Drained
+            || judgement == FlowVerdict::Right && self.drained.contains(flow)
         {
             self.found.insert(flow);
         }
@@ -352,7 +384,8 @@ impl State {
         if !self.next.is_empty() {
             return Some(now);
         }
-        let survey = (!self.unsurveyed.is_empty()).then(|| survey_after(last_survey).unwrap_or(now));
+        let survey =
+            (!self.unsurveyed.is_empty()).then(|| survey_after(last_survey).unwrap_or(now));
         let attempts = (!self.drained.is_empty()).then(|| now + ATTEMPTS_INTERVAL);
         survey.into_iter().chain(attempts).min()
     }
@@ -384,10 +417,18 @@ impl State {
                 self.serve(services);
                 self.next.add(changes.values());
             }
-            Request::Reconciled { before, services, node_ips, found } => {
+            Request::Reconciled {
+                before,
+                services,
+                node_ips,
+                found,
+            } => {
                 let changes = before.into_iter().filter_map(|(id, old)| {
                     let new = services.get(&id).cloned();
-                    (new.as_ref() != Some(&old)).then_some(ServiceChange { old: Some(old), new })
+                    (new.as_ref() != Some(&old)).then_some(ServiceChange {
+                        old: Some(old),
+                        new,
+                    })
                 });
                 let changes: Vec<ServiceChange> = changes.collect();
                 let all = || services.values().map(|service| &**service);
@@ -431,18 +472,42 @@ mod tests {
         let ms = Duration::from_millis;
         let search = |ago, took| Some((now.checked_sub(ms(ago)).unwrap(), ms(took)));
         assert_eq!(gather_until(now, None), now + GATHER_DELAY);
-        assert_eq!(gather_until(now, search(60_000, 10)), now + GATHER_DELAY, "after a quiet time");
-        assert_eq!(gather_until(now, search(100, 5)), now + ms(1150), "during changes");
-        assert_eq!(gather_until(now, search(100, 1)), now + ms(400), "a search that costs little");
-        assert_eq!(gather_until(now, search(100, 1000)), now + ms(2400), "one that costs much");
+        assert_eq!(
+            gather_until(now, search(60_000, 10)),
+            now + GATHER_DELAY,
+            "after a quiet time"
+        );
+        assert_eq!(
+            gather_until(now, search(100, 5)),
+            now + ms(1150),
+            "during changes"
+        );
+        assert_eq!(
+            gather_until(now, search(100, 1)),
+            now + ms(400),
+            "a search that costs little"
+        );
+        assert_eq!(
+            gather_until(now, search(100, 1000)),
+            now + ms(2400),
+            "one that costs much"
+        );
     }
 
     #[test]
     fn survey_waits_in_proportion_to_what_the_last_one_cost() {
         let (end, ms) = (Instant::now(), Duration::from_millis);
         assert_eq!(survey_after(None), None, "the first is due at once");
-        for (took, after) in [(1, MIN_INTERVAL), (20, ms(2000)), (5000, MAX_SURVEY_INTERVAL)] {
-            assert_eq!(survey_after(Some((end, ms(took)))), Some(end + after), "after one of {took} ms");
+        for (took, after) in [
+            (1, MIN_INTERVAL),
+            (20, ms(2000)),
+            (5000, MAX_SURVEY_INTERVAL),
+        ] {
+            assert_eq!(
+                survey_after(Some((end, ms(took)))),
+                Some(end + after),
+                "after one of {took} ms"
+            );
         }
     }
 
@@ -466,7 +531,10 @@ mod tests {
             };
             (id, Arc::new(service))
         };
-        let (gone, kept) = (service("gone", [10, 96, 0, 1]), service("kept", [10, 96, 0, 2]));
+        let (gone, kept) = (
+            service("gone", [10, 96, 0, 1]),
+            service("kept", [10, 96, 0, 2]),
+        );
         let reconciled = |before: &[(ServiceId, Arc<ContivService>)]| Request::Reconciled {
             before: before.iter().cloned().collect(),
             services: [kept.clone()].into(),
@@ -479,7 +547,10 @@ mod tests {
                 destination: (destination, 80).into(),
                 backend: (backend, 8080).into(),
                 is_in_use: true,
-                identity: Identity { tuple: &[], id: &[] },
+                identity: Identity {
+                    tuple: &[],
+                    id: &[],
+                },
             };
             state.next.judge(&flow, &state.node_ips) == FlowVerdict::Stale
         };
@@ -487,8 +558,15 @@ mod tests {
             let mut state = State::default();
             queue.send(reconciled(before)).unwrap();
             state.handle_pending_requests(&requests);
-            assert_eq!(is_stale(&state, [10, 96, 0, 1], [10, 0, 0, 1]), expected, "of a removed service");
-            assert!(is_stale(&state, [10, 96, 0, 2], [10, 0, 0, 9]), "to another backend");
+            assert_eq!(
+                is_stale(&state, [10, 96, 0, 1], [10, 0, 0, 1]),
+                expected,
+                "of a removed service"
+            );
+            assert!(
+                is_stale(&state, [10, 96, 0, 2], [10, 0, 0, 9]),
+                "to another backend"
+            );
             assert!(!is_stale(&state, [10, 96, 0, 2], [10, 0, 0, 1]));
         }
     }
@@ -496,9 +574,18 @@ mod tests {
     #[test]
     fn survey_finds_drained_backends_until_they_serve_again() {
         let service = |last: &[u8]| {
-            let backends = last.iter().map(|last| Backend::new(([10, 0, 0, *last], 8080).into())).collect();
+            let backends = last
+                .iter()
+                .map(|last| Backend::new(([10, 0, 0, *last], 8080).into()))
+                .collect();
             let (name, node_port) = ("".into(), None);
-            let port = ServicePort { port: 80, protocol: Protocol::Tcp, name, node_port, backends };
+            let port = ServicePort {
+                port: 80,
+                protocol: Protocol::Tcp,
+                name,
+                node_port,
+                backends,
+            };
             Arc::new(ContivService {
                 cluster_ips: [IpAddr::from([10, 96, 0, 1])].into(),
                 ports: vec![port],
@@ -506,7 +593,10 @@ mod tests {
             })
         };
         let changed = |old: &[u8], new: &[u8]| {
-            let change = ServiceChange { old: Some(service(old)), new: Some(service(new)) };
+            let change = ServiceChange {
+                old: Some(service(old)),
+                new: Some(service(new)),
+            };
             Request::Changed([(ServiceId::new("default", "web"), change)].into())
         };
         let flow = |last: u8, is_in_use| Flow {
@@ -514,7 +604,10 @@ mod tests {
             destination: ([10, 96, 0, 1], 80).into(),
             backend: ([10, 0, 0, last], 8080).into(),
             is_in_use,
-            identity: Identity { tuple: &[], id: &[] },
+            identity: Identity {
+                tuple: &[],
+                id: &[],
+            },
         };
         let (now, of) = (Instant::now(), (Family::V4, Protocol::Tcp));
         let mut state = State::default();
@@ -530,9 +623,14 @@ mod tests {
         state.drained.replace(Family::V4, Protocol::Tcp, found);
         assert!(state.drained.contains(&flow(1, true)) && !state.drained.contains(&flow(2, true)));
         let survey = Some((now, Duration::from_millis(10)));
-        assert!(!state.needs_survey(now, survey) && state.needs_survey(now + DRAINED_INTERVAL, survey));
+        assert!(
+            !state.needs_survey(now, survey) && state.needs_survey(now + DRAINED_INTERVAL, survey)
+        );
         let long = Some((now, Duration::from_secs(1)));
-        assert!(!state.needs_survey(now + DRAINED_INTERVAL, long), "surveys that take long are rare");
+        assert!(
+            !state.needs_survey(now + DRAINED_INTERVAL, long),
+            "surveys that take long are rare"
+        );
         assert!(state.needs_survey(now + Duration::from_secs(100), long));
         assert_eq!(state.wake_up(now, survey), Some(now + ATTEMPTS_INTERVAL));
 
@@ -542,7 +640,11 @@ mod tests {
 
         state.handle_request(changed(&[2], &[1, 2]));
         assert!(state.drained.is_empty() && state.found.is_empty());
-        assert_eq!(state.wake_up(now, survey), None, "nothing to do until the next request");
+        assert_eq!(
+            state.wake_up(now, survey),
+            None,
+            "nothing to do until the next request"
+        );
     }
 
     #[test]
@@ -556,7 +658,10 @@ mod tests {
             backends: vec![Backend::new(([10, 0, 0, 1], 8080).into())],
         };
         let id = ServiceId::new("default", "web");
-        let service = ContivService { ports: vec![port], ..ContivService::new(id.clone()) };
+        let service = ContivService {
+            ports: vec![port],
+            ..ContivService::new(id.clone())
+        };
         let services = BTreeMap::from([(id, Arc::new(service))]);
         let reconciled = |node_ips: &[[u8; 4]]| Request::Reconciled {
             before: BTreeMap::new(),
@@ -577,10 +682,17 @@ mod tests {
                     // It was never translated.
                     backend: (address, 30080).into(),
                     is_in_use: false,
-                    identity: Identity { tuple: &[], id: &[] },
+                    identity: Identity {
+                        tuple: &[],
+                        id: &[],
+                    },
                 };
                 let is_stale = state.next.judge(&flow, &state.node_ips) == FlowVerdict::Stale;
-                assert_eq!(is_stale, node_ips.contains(&address), "{address:?} of {node_ips:?}");
+                assert_eq!(
+                    is_stale,
+                    node_ips.contains(&address),
+                    "{address:?} of {node_ips:?}"
+                );
             }
         }
     }

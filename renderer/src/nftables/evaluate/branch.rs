@@ -56,12 +56,20 @@ impl Branch {
 
     /// The branch, translated to a backend that `slots` slots lead to.
     pub(super) fn translated(&self, to: SocketAddr, slots: u32) -> Self {
-        Self { to, slots, is_translated: true, ..self.clone() }
+        Self {
+            to,
+            slots,
+            is_translated: true,
+            ..self.clone()
+        }
     }
 
     /// The branch, translated to the backend in the affinity entry of the client.
     pub(super) fn remembered(&self, to: SocketAddr) -> Self {
-        Self { is_remembered: true, ..self.translated(to, self.slots) }
+        Self {
+            is_remembered: true,
+            ..self.translated(to, self.slots)
+        }
     }
 
     /// True if the flag of the connection is set: it is a new one.
@@ -82,13 +90,17 @@ impl Branch {
     pub(super) const fn record_lookup(&mut self, set: Set, refuses: bool) {
         let is_final = matches!(self.decisive, Some(DecisiveSet { is_final: true, .. }));
         if can_decide(set.kind) && !is_final {
-            self.decisive = Some(DecisiveSet { set, is_final: refuses });
+            self.decisive = Some(DecisiveSet {
+                set,
+                is_final: refuses,
+            });
         }
     }
 
     /// The set that decides if the packet is refused now.
     pub(super) fn decisive_set(&self) -> String {
-        self.decisive.map_or_else(String::new, |decisive| decisive.set.name())
+        self.decisive
+            .map_or_else(String::new, |decisive| decisive.set.name())
     }
 }
 

@@ -39,7 +39,9 @@ impl Client {
             .filter(|it: &InterfacePattern| !it.is_prefix());
         let mut has = |addresses, interfaces| {
             let by_address = lookup.has(addresses, address)?;
-            let by_interface = name.map(|name| lookup.has(interfaces, Key::Interface(name))).transpose()?;
+            let by_interface = name
+                .map(|name| lookup.has(interfaces, Key::Interface(name)))
+                .transpose()?;
             Ok((by_address, by_interface == Some(true)))
         };
         let pod = match has(SetKind::Pods, SetKind::PodInterfaces)? {
@@ -49,7 +51,11 @@ impl Client {
         };
         let exempt = has(SetKind::NoMasquerade, SetKind::NoMasqueradeInterfaces)?;
         let is_node = lookup.is_local_address(flow.from());
-        Ok(Self { pod, is_node, is_exempt_from_masquerade: exempt.0 || exempt.1 })
+        Ok(Self {
+            pod,
+            is_node,
+            is_exempt_from_masquerade: exempt.0 || exempt.1,
+        })
     }
 
     /// The corresponding class in the model's trace.

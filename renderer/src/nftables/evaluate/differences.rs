@@ -27,11 +27,13 @@ pub fn differences(desired: &Trace, actual: &Evaluation) -> Vec<String> {
         Verdict::Dropped(_) => verdict_differences("should be dropped", actual, |ending| {
             matches!(ending, FlowOutcome::Dropped { .. })
         }),
-        Verdict::Egress => {
-            verdict_differences("should be masqueraded", actual, |ending| *ending == FlowOutcome::Egress)
-        }
+        Verdict::Egress => verdict_differences("should be masqueraded", actual, |ending| {
+            *ending == FlowOutcome::Egress
+        }),
         Verdict::Routed | Verdict::Untouched => {
-            verdict_differences("should be left alone", actual, |ending| *ending == FlowOutcome::Untouched)
+            verdict_differences("should be left alone", actual, |ending| {
+                *ending == FlowOutcome::Untouched
+            })
         }
     };
     let client = actual.client.kind();
@@ -59,8 +61,13 @@ fn verdict_differences(
     actual: &Evaluation,
     is_desired: impl Fn(&FlowOutcome) -> bool,
 ) -> Vec<String> {
-    let wrong = actual.shares.iter().filter(|share| !is_desired(&share.ending));
-    wrong.map(|share| format!("the connection {desired}, but {}", share.ending)).collect()
+    let wrong = actual
+        .shares
+        .iter()
+        .filter(|share| !is_desired(&share.ending));
+    wrong
+        .map(|share| format!("the connection {desired}, but {}", share.ending))
+        .collect()
 }
 
 /// Outcomes with a backend: the percentage of new connections, and whether they are masqueraded.
@@ -68,14 +75,18 @@ type Backends = BTreeMap<SocketAddr, (f64, bool)>;
 
 fn delivery_differences(desired: &Delivery, actual: &Evaluation) -> Vec<String> {
     let candidates = desired.candidates.iter();
-    let desired_backends: Backends =
-        candidates.map(|it| (it.endpoint(), (it.share, desired.is_hidden_from(it)))).collect();
+    let desired_backends: Backends = candidates
+        .map(|it| (it.endpoint(), (it.share, desired.is_hidden_from(it))))
+        .collect();
     let mut actual_backends = Backends::new();
     let mut differences = Vec::new();
     for share in &actual.shares {
         let percent = actual.percent(share.slots);
         match &share.ending {
-            FlowOutcome::Served { backend, masqueraded } => {
+            FlowOutcome::Served {
+                backend,
+                masqueraded,
+            } => {
                 actual_backends.insert(*backend, (percent, *masqueraded));
             }
             other => {
@@ -84,21 +95,32 @@ fn delivery_differences(desired: &Delivery, actual: &Evaluation) -> Vec<String> 
                 } else {
                     format!(" {percent:.1} % of the time")
                 };
-                differences.push(format!("the connection should reach a backend, but{part} {other}"));
+                differences.push(format!(
+                    "the connection should reach a backend, but{part} {other}"
+                ));
             }
         }
     }
     if actual_backends.is_empty() {
         return differences;
     }
-    let tolerance = if desired.affinity == Affinity::ClientAddress { TOLERANCE_BY_CLIENT } else { TOLERANCE };
-    let both: BTreeSet<_> = desired_backends.keys().chain(actual_backends.keys()).collect();
+    let tolerance = if desired.affinity == Affinity::ClientAddress {
+        TOLERANCE_BY_CLIENT
+    } else {
+        TOLERANCE
+    };
+    let both: BTreeSet<_> = desired_backends
+        .keys()
+        .chain(actual_backends.keys())
+        .collect();
     for backend in both {
         match (desired_backends.get(backend), actual_backends.get(backend)) {
-            (Some((percent, _)), None) => differences
-                .push(format!("no connection reaches {backend}, which should get {percent:.1} % of them")),
-            (None, Some((percent, _))) => differences
-                .push(format!("{percent:.1} % of connections go to {backend}, which should not get any")),
+            (Some((percent, _)), None) => differences.push(format!(
+                "no connection reaches {backend}, which should get {percent:.1} % of them"
+            )),
+            (None, Some((percent, _))) => differences.push(format!(
+                "{percent:.1} % of connections go to {backend}, which should not get any"
+            )),
             (Some(desired), Some(actual)) => {
                 differences.extend(backend_differences(*backend, *desired, *actual, tolerance));
             }
@@ -132,7 +154,9 @@ fn source_differences(backend: SocketAddr, desired: bool, actual: bool) -> Optio
         (true, false) => Some(format!(
             "{backend} sees the client's address, which should be masqueraded: its replies may not return through this node"
         )),
-        (false, true) => Some(format!("{backend} sees this node's address, but should see the client's")),
+        (false, true) => Some(format!(
+            "{backend} sees this node's address, but should see the client's"
+        )),
         _ => None,
     }
 }
@@ -141,12 +165,19 @@ fn choice_differences(desired: Affinity, actual: Option<Choice>) -> Option<Strin
     let actual = actual?;
     let agree = match desired {
         Affinity::None => actual == Choice::Random,
-        Affinity::Timeout { seconds } => actual == Choice::Sticky { timeout: Some(seconds) },
+        Affinity::Timeout { seconds } => {
+            actual
+                == Choice::Sticky {
+                    timeout: Some(seconds),
+                }
+        }
         Affinity::ClientAddress => actual == Choice::ClientAddress,
     };
     let desired = match desired {
         Affinity::None => Choice::Random,
-        Affinity::Timeout { seconds } => Choice::Sticky { timeout: Some(seconds) },
+        Affinity::Timeout { seconds } => Choice::Sticky {
+            timeout: Some(seconds),
+        },
         Affinity::ClientAddress => Choice::ClientAddress,
     };
     (!agree).then(|| format!("a backend is chosen {actual}, but should be chosen {desired}"))
@@ -156,8 +187,13 @@ fn choice_differences(desired: Affinity, actual: Option<Choice>) -> Option<Strin
 fn memory_differences(desired: &Backends, actual: &Evaluation) -> Vec<String> {
     match &actual.remembered {
         None => Vec::new(),
-        Some(FlowOutcome::Served { backend, masqueraded }) => match desired.get(backend) {
-            Some((_, hidden)) => source_differences(*backend, *hidden, *masqueraded).into_iter().collect(),
+        Some(FlowOutcome::Served {
+            backend,
+            masqueraded,
+        }) => match desired.get(backend) {
+            Some((_, hidden)) => source_differences(*backend, *hidden, *masqueraded)
+                .into_iter()
+                .collect(),
             None => {
                 vec![format!(
                     "the affinity entry of this client is {backend}, which should not get its connections"
@@ -165,7 +201,9 @@ fn memory_differences(desired: &Backends, actual: &Evaluation) -> Vec<String> {
             }
         },
         Some(other) => {
-            vec![format!("the affinity entry of this client has a backend, but its next connection {other}")]
+            vec![format!(
+                "the affinity entry of this client has a backend, but its next connection {other}"
+            )]
         }
     }
 }

@@ -33,10 +33,18 @@ pub use self::{
 pub(crate) fn evaluate<T: Tables>(tables: &mut T, flow: &Flow) -> Result<Evaluation, T::Error> {
     let mut lookup = Lookup::new(tables, Family::of(&flow.to()));
     let client = Client::of(&mut lookup, flow)?;
-    let mut answer = Evaluation { client, choice: None, shares: Vec::new(), remembered: None };
+    let mut answer = Evaluation {
+        client,
+        choice: None,
+        shares: Vec::new(),
+        remembered: None,
+    };
     // The unspecified address is the key of node ports; no packet has it.
     if flow.to().is_unspecified() {
-        answer.shares = vec![Share { slots: 1, ending: FlowOutcome::Untouched }];
+        answer.shares = vec![Share {
+            slots: 1,
+            ending: FlowOutcome::Untouched,
+        }];
         return Ok(answer);
     }
     let branches = walk(&mut lookup, flow)?;
@@ -49,22 +57,30 @@ pub(crate) fn evaluate<T: Tables>(tables: &mut T, flow: &Flow) -> Result<Evaluat
             *slots.entry(outcome).or_default() += branch.slots;
         }
     }
-    answer.shares = slots.into_iter().map(|(ending, slots)| Share { slots, ending }).collect();
+    answer.shares = slots
+        .into_iter()
+        .map(|(ending, slots)| Share { slots, ending })
+        .collect();
     // With a foreign verdict or value the result would mean nothing.
     if let Some(set) = lookup.foreign() {
-        answer.shares = vec![Share { slots: 1, ending: FlowOutcome::Foreign { set: set.name() } }];
+        answer.shares = vec![Share {
+            slots: 1,
+            ending: FlowOutcome::Foreign { set: set.name() },
+        }];
     }
     Ok(answer)
 }
 
 /// How a slot is drawn; none where the connection ends without a draw.
 fn choice(branches: &[(Branch, FlowOutcome)]) -> Option<Choice> {
-    let mut drawn = branches.iter().filter_map(|(branch, _)| Some((branch, branch.drawn_by?)));
+    let mut drawn = branches
+        .iter()
+        .filter_map(|(branch, _)| Some((branch, branch.drawn_by?)));
     Some(match drawn.clone().next()? {
         (_, Field::ClientHash(..)) => Choice::ClientAddress,
-        (branch, _) if branch.asks_memory => {
-            Choice::Sticky { timeout: drawn.find_map(|(branch, _)| branch.timeout) }
-        }
+        (branch, _) if branch.asks_memory => Choice::Sticky {
+            timeout: drawn.find_map(|(branch, _)| branch.timeout),
+        },
         _ => Choice::Random,
     })
 }

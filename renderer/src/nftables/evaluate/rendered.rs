@@ -29,7 +29,9 @@ impl RenderedTables {
         let table = Table::new(snapshot);
         let elements = table.elements().into_iter();
         Self {
-            elements: elements.map(|element| ((element.set, element.key), element.value)).collect(),
+            elements: elements
+                .map(|element| ((element.set, element.key), element.value))
+                .collect(),
             chains: table.chains().collect(),
             node: snapshot.node.clone(),
         }
@@ -47,8 +49,14 @@ impl RenderedTables {
     fn find(&self, set: Set, is_such: impl Fn(&Key) -> bool) -> Option<&Value> {
         // The smallest of all keys.
         let first = Key::Frontend(FrontendKey::node_port(Family::V4, Protocol::Tcp, 0));
-        let elements = self.elements.range((set, first)..).take_while(|((of, _), _)| *of == set);
-        elements.into_iter().find(|((_, key), _)| is_such(key)).map(|(_, value)| value)
+        let elements = self
+            .elements
+            .range((set, first)..)
+            .take_while(|((of, _), _)| *of == set);
+        elements
+            .into_iter()
+            .find(|((_, key), _)| is_such(key))
+            .map(|(_, value)| value)
     }
 }
 
@@ -90,7 +98,9 @@ impl Tables for RenderedTables {
         let mut slots = BTreeMap::new();
         let all = (backends, Key::Slot(frontend, 0))..(backends, Key::Slot(frontend, count));
         for value in self.elements.range(all).map(|(_, value)| value) {
-            let Value::Backend(backend) = value else { continue };
+            let Value::Backend(backend) = value else {
+                continue;
+            };
             *slots.entry(Some((*backend).into())).or_default() += 1;
         }
         let missing = count - slots.values().sum::<u32>();

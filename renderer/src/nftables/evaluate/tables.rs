@@ -63,7 +63,11 @@ pub(super) struct Lookup<'a, T> {
 
 impl<'a, T: Tables> Lookup<'a, T> {
     pub(super) const fn new(tables: &'a mut T, family: Family) -> Self {
-        Self { tables, family, foreign: None }
+        Self {
+            tables,
+            family,
+            foreign: None,
+        }
     }
 
     pub(super) const fn family(&self) -> Family {

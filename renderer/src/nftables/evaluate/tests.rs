@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use contiv_model::{
-    Addresses, Backend, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
-    trace,
+    Addresses, Backend, ContivService, NodeFacts, Protocol, ServiceId, ServicePort, Snapshot,
+    TrafficPolicy, trace,
 };
 
 use super::{rendered::RenderedTables, *};
@@ -23,7 +23,10 @@ const REMOTE: &str = "10.244.2.10:8080";
 
 /// A service with a backend on this node and one elsewhere.
 fn web() -> ContivService {
-    let local = Backend { local: true, ..Backend::new(LOCAL.parse().unwrap()) };
+    let local = Backend {
+        local: true,
+        ..Backend::new(LOCAL.parse().unwrap())
+    };
     ContivService {
         cluster_ips: Addresses::from(["10.96.0.1".parse().unwrap()]),
         external_ips: Addresses::from(["203.0.113.1".parse().unwrap()]),
@@ -47,12 +50,20 @@ fn snapshot(service: ContivService) -> Snapshot {
         ..NodeFacts::default()
     };
     let services = [(service.id.clone(), Arc::new(service))].into();
-    Snapshot { services, node, ..Snapshot::default() }
+    Snapshot {
+        services,
+        node,
+        ..Snapshot::default()
+    }
 }
 
 fn frontend(at: &str) -> FrontendKey {
     let at: SocketAddr = at.parse().unwrap();
-    FrontendKey { address: at.ip(), protocol: Protocol::Tcp, port: at.port() }
+    FrontendKey {
+        address: at.ip(),
+        protocol: Protocol::Tcp,
+        port: at.port(),
+    }
 }
 
 fn backend(at: &str) -> Value {
@@ -66,7 +77,13 @@ const fn v4(kind: SetKind) -> Set {
 /// A goto to the chain with this number of slots.
 const fn chain(slots: u32, external_slots: Option<u32>) -> Value {
     let (family, choice) = (Family::V4, PickChoice::Random);
-    Value::Goto(DemandChain::Pick(PickChain { family, node_port: false, choice, slots, external_slots }))
+    Value::Goto(DemandChain::Pick(PickChain {
+        family,
+        node_port: false,
+        choice,
+        slots,
+        external_slots,
+    }))
 }
 
 /// Changes elements of a service's table, and evaluates a flow. Returns its differences, and the text of the evaluation.
@@ -81,7 +98,11 @@ fn differences_and_text(
     let flow = Flow::new(from.parse().unwrap(), to.parse().unwrap(), Protocol::Tcp).unwrap();
     let desired = trace(&snapshot, &flow);
     let Ok(unchanged) = evaluate(&mut table, &flow);
-    assert_eq!(differences(&desired, &unchanged), Vec::<String>::new(), "before anything is changed");
+    assert_eq!(
+        differences(&desired, &unchanged),
+        Vec::<String>::new(),
+        "before anything is changed"
+    );
     for (kind, key, value) in changes {
         table.change(v4(*kind), *key, *value);
         // A chain is found by its number in another map.
@@ -103,7 +124,10 @@ fn missing_service_is_reported() {
         differences,
         ["the connection should reach a backend, but is rejected by an element of cluster-ips4"]
     );
-    assert!(text.contains("verdict   REJECTED: is rejected by an element of cluster-ips4"), "{text}");
+    assert!(
+        text.contains("verdict   REJECTED: is rejected by an element of cluster-ips4"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -117,12 +141,19 @@ fn empty_slot_is_reported() {
             "no connection reaches 10.244.2.10:8080, which should get 50.0 % of them",
         ]
     );
-    assert!(text.contains("or        REJECTED: 50.0 % of the time it is rejected by"), "{text}");
+    assert!(
+        text.contains("or        REJECTED: 50.0 % of the time it is rejected by"),
+        "{text}"
+    );
 }
 
 #[test]
 fn replaced_backend_is_reported_with_its_replacement() {
-    let other = (SetKind::Backends, Key::Slot(frontend(CLUSTER_IP), 1), Some(backend("192.0.2.1:80")));
+    let other = (
+        SetKind::Backends,
+        Key::Slot(frontend(CLUSTER_IP), 1),
+        Some(backend("192.0.2.1:80")),
+    );
     let (differences, _) = differences_and_text(web(), POD, CLUSTER_IP, &[other]);
     assert_eq!(
         differences,
@@ -149,7 +180,10 @@ fn wrong_share_is_reported() {
             "10.244.2.10:8080 gets 25.0 % of connections, but should get 50.0 %",
         ]
     );
-    assert!(text.contains("backend   10.244.1.10:8080  75.0 %, 3 slots, source kept"), "{text}");
+    assert!(
+        text.contains("backend   10.244.1.10:8080  75.0 %, 3 slots, source kept"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -165,25 +199,49 @@ fn wrong_masquerading_is_reported() {
             "10.244.2.10:8080 sees this node's address, but should see the client's",
         ]
     );
-    let shown = (SetKind::MasqueradeAlways, Key::Frontend(frontend(LOAD_BALANCER)), None);
+    let shown = (
+        SetKind::MasqueradeAlways,
+        Key::Frontend(frontend(LOAD_BALANCER)),
+        None,
+    );
     let (differences, _) = differences_and_text(web(), EXTERNAL, LOAD_BALANCER, &[shown]);
     assert_eq!(differences.len(), 2);
-    assert!(differences[0].contains("10.244.1.10:8080 sees the client's address"), "{differences:?}");
+    assert!(
+        differences[0].contains("10.244.1.10:8080 sees the client's address"),
+        "{differences:?}"
+    );
     // Hairpin masquerading applies only to a pod that reaches itself.
-    let hairpin = (SetKind::Hairpin, Key::Pair("10.244.1.10".parse().unwrap()), None);
+    let hairpin = (
+        SetKind::Hairpin,
+        Key::Pair("10.244.1.10".parse().unwrap()),
+        None,
+    );
     let (differences, _) = differences_and_text(web(), "10.244.1.10", CLUSTER_IP, &[hairpin]);
     assert_eq!(differences.len(), 1, "{differences:?}");
 }
 
 #[test]
 fn verdict_differences_are_reported() {
-    let ranged = || ContivService { source_ranges: ["192.0.2.0/24".parse().unwrap()].into(), ..web() };
-    let open = (SetKind::Restricted, Key::Frontend(frontend(LOAD_BALANCER)), None);
+    let ranged = || ContivService {
+        source_ranges: ["192.0.2.0/24".parse().unwrap()].into(),
+        ..web()
+    };
+    let open = (
+        SetKind::Restricted,
+        Key::Frontend(frontend(LOAD_BALANCER)),
+        None,
+    );
     let (differences, _) = differences_and_text(ranged(), EXTERNAL, LOAD_BALANCER, &[open]);
-    assert_eq!(differences[0], "the connection should be dropped, but goes to 10.244.1.10:8080");
+    assert_eq!(
+        differences[0],
+        "the connection should be dropped, but goes to 10.244.1.10:8080"
+    );
 
-    let closed =
-        (SetKind::SourceRanges, Key::Source(frontend(LOAD_BALANCER), "192.0.2.0/24".parse().unwrap()), None);
+    let closed = (
+        SetKind::SourceRanges,
+        Key::Source(frontend(LOAD_BALANCER), "192.0.2.0/24".parse().unwrap()),
+        None,
+    );
     let (differences, _) = differences_and_text(ranged(), "192.0.2.9", LOAD_BALANCER, &[closed]);
     assert_eq!(
         differences,
@@ -194,25 +252,49 @@ fn verdict_differences_are_reported() {
 
     let mut empty = web();
     empty.ports[0].backends.clear();
-    let accepted = (SetKind::NoEndpoints, Key::Frontend(frontend(LOAD_BALANCER)), None);
+    let accepted = (
+        SetKind::NoEndpoints,
+        Key::Frontend(frontend(LOAD_BALANCER)),
+        None,
+    );
     let (differences, _) = differences_and_text(empty, EXTERNAL, LOAD_BALANCER, &[accepted]);
-    assert_eq!(differences, ["the connection should be rejected, but is left alone: no element concerns it"]);
+    assert_eq!(
+        differences,
+        ["the connection should be rejected, but is left alone: no element concerns it"]
+    );
 
-    let foreign = (SetKind::ClusterIps, Key::Address("203.0.113.1".parse().unwrap()), Some(Value::None));
+    let foreign = (
+        SetKind::ClusterIps,
+        Key::Address("203.0.113.1".parse().unwrap()),
+        Some(Value::None),
+    );
     let (differences, _) = differences_and_text(web(), EXTERNAL, "203.0.113.1:81", &[foreign]);
     assert_eq!(
         differences,
         ["the connection should be left alone, but is rejected by an element of cluster-ips4"]
     );
 
-    let mut remote = ContivService { external_policy: TrafficPolicy::Local, ..web() };
+    let mut remote = ContivService {
+        external_policy: TrafficPolicy::Local,
+        ..web()
+    };
     remote.ports[0].backends.remove(0);
     let key = Key::Frontend(frontend(LOAD_BALANCER));
     let for_all = chain(1, None);
-    let (differences, _) =
-        differences_and_text(remote, EXTERNAL, LOAD_BALANCER, &[(SetKind::Services, key, Some(for_all))]);
-    assert_eq!(differences, ["the connection should be dropped, but goes to 10.244.2.10:8080"]);
-    let local = ContivService { external_policy: TrafficPolicy::Local, ..web() };
+    let (differences, _) = differences_and_text(
+        remote,
+        EXTERNAL,
+        LOAD_BALANCER,
+        &[(SetKind::Services, key, Some(for_all))],
+    );
+    assert_eq!(
+        differences,
+        ["the connection should be dropped, but goes to 10.244.2.10:8080"]
+    );
+    let local = ContivService {
+        external_policy: TrafficPolicy::Local,
+        ..web()
+    };
     let (differences, _) = differences_and_text(
         local.clone(),
         EXTERNAL,
@@ -223,20 +305,33 @@ fn verdict_differences_are_reported() {
         differences,
         ["the connection should reach a backend, but is dropped by an element of services4"]
     );
-    let hole = (SetKind::BackendsExternal, Key::Slot(frontend(LOAD_BALANCER), 0), None);
+    let hole = (
+        SetKind::BackendsExternal,
+        Key::Slot(frontend(LOAD_BALANCER), 0),
+        None,
+    );
     let (differences, _) = differences_and_text(local, EXTERNAL, LOAD_BALANCER, &[hole]);
     assert_eq!(
         differences,
-        ["the connection should reach a backend, but is dropped by an element of backends-external4"]
+        [
+            "the connection should reach a backend, but is dropped by an element of backends-external4"
+        ]
     );
 }
 
 #[test]
 fn affinity_differences_are_reported() {
-    let sticky = || ContivService { session_affinity_timeout: 600, ..web() };
+    let sticky = || ContivService {
+        session_affinity_timeout: 600,
+        ..web()
+    };
     let key = frontend(CLUSTER_IP);
-    let (differences, text) =
-        differences_and_text(sticky(), POD, CLUSTER_IP, &[(SetKind::Sticky, Key::Frontend(key), None)]);
+    let (differences, text) = differences_and_text(
+        sticky(),
+        POD,
+        CLUSTER_IP,
+        &[(SetKind::Sticky, Key::Frontend(key), None)],
+    );
     assert_eq!(
         differences,
         [
@@ -244,18 +339,35 @@ fn affinity_differences_are_reported() {
           random, and then remembered until 600 s after the client's last new connection"
         ]
     );
-    assert!(text.contains("choice    at random unless the client has an affinity entry"), "{text}");
+    assert!(
+        text.contains("choice    at random unless the client has an affinity entry"),
+        "{text}"
+    );
 
-    let learn = DemandChain::Learn(LearnChain { family: Family::V4, node_port: false, timeout: 60 });
-    let shorter = (SetKind::Sticky, Key::Frontend(key), Some(Value::Goto(learn)));
+    let learn = DemandChain::Learn(LearnChain {
+        family: Family::V4,
+        node_port: false,
+        timeout: 60,
+    });
+    let shorter = (
+        SetKind::Sticky,
+        Key::Frontend(key),
+        Some(Value::Goto(learn)),
+    );
     let (differences, _) = differences_and_text(sticky(), POD, CLUSTER_IP, &[shorter]);
-    assert!(differences.len() == 1 && differences[0].contains("60 s"), "{differences:?}");
+    assert!(
+        differences.len() == 1 && differences[0].contains("60 s"),
+        "{differences:?}"
+    );
 
     let client = Key::Client(key, POD.parse().unwrap());
     let right = (SetKind::Affinity, client, Some(backend(REMOTE)));
     let (differences, text) = differences_and_text(sticky(), POD, CLUSTER_IP, &[right]);
     assert_eq!(differences, Vec::<String>::new());
-    assert!(text.contains("its next connection goes to 10.244.2.10:8080"), "{text}");
+    assert!(
+        text.contains("its next connection goes to 10.244.2.10:8080"),
+        "{text}"
+    );
     let stale = (SetKind::Affinity, client, Some(backend("192.0.2.1:80")));
     let (differences, _) = differences_and_text(sticky(), POD, CLUSTER_IP, &[stale]);
     assert_eq!(
@@ -266,7 +378,11 @@ fn affinity_differences_are_reported() {
 
 #[test]
 fn translated_flow_is_not_rejected_at_its_backend_address() {
-    let refused = (SetKind::NoEndpoints, Key::Frontend(frontend(REMOTE)), Some(Value::None));
+    let refused = (
+        SetKind::NoEndpoints,
+        Key::Frontend(frontend(REMOTE)),
+        Some(Value::None),
+    );
     let (differences, _) = differences_and_text(web(), POD, CLUSTER_IP, &[refused]);
     assert_eq!(differences, Vec::<String>::new());
 }

@@ -7,23 +7,40 @@ use super::{Choice, Client, Evaluation, FlowOutcome, PodDetection};
 impl Display for Evaluation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         line(f, "client", self.client)?;
-        let served =
-            self.shares.iter().filter(|share| matches!(share.ending, FlowOutcome::Served { .. })).count();
+        let served = self
+            .shares
+            .iter()
+            .filter(|share| matches!(share.ending, FlowOutcome::Served { .. }))
+            .count();
         match served {
             0 => (),
             1 => line(f, "verdict", "SERVED by one backend")?,
-            count => line(f, "verdict", format_args!("SERVED by one of {count} backends"))?,
+            count => line(
+                f,
+                "verdict",
+                format_args!("SERVED by one of {count} backends"),
+            )?,
         }
         for share in &self.shares {
             let percent = self.percent(share.slots);
             let verdict = match &share.ending {
-                FlowOutcome::Served { backend, masqueraded } => {
-                    let source = if *masqueraded { "masqueraded" } else { "source kept" };
+                FlowOutcome::Served {
+                    backend,
+                    masqueraded,
+                } => {
+                    let source = if *masqueraded {
+                        "masqueraded"
+                    } else {
+                        "source kept"
+                    };
                     let slots = if share.slots == 1 { "slot" } else { "slots" };
                     line(
                         f,
                         "backend",
-                        format_args!("{backend}  {percent:.1} %, {} {slots}, {source}", share.slots),
+                        format_args!(
+                            "{backend}  {percent:.1} %, {} {slots}, {source}",
+                            share.slots
+                        ),
                     )?;
                     continue;
                 }
@@ -36,7 +53,11 @@ impl Display for Evaluation {
             if share.slots == self.slots() {
                 line(f, "verdict", format_args!("{verdict}: {}", share.ending))?;
             } else {
-                line(f, "or", format_args!("{verdict}: {percent:.1} % of the time it {}", share.ending))?;
+                line(
+                    f,
+                    "or",
+                    format_args!("{verdict}: {percent:.1} % of the time it {}", share.ending),
+                )?;
             }
         }
         if let Some(choice) = self.choice {
@@ -47,7 +68,9 @@ impl Display for Evaluation {
             Some(FlowOutcome::Served { backend, .. }) => line(
                 f,
                 "memory",
-                format_args!("this client has an affinity entry: its next connection goes to {backend}"),
+                format_args!(
+                    "this client has an affinity entry: its next connection goes to {backend}"
+                ),
             ),
             Some(other) => line(
                 f,
@@ -65,8 +88,14 @@ fn line(f: &mut Formatter<'_>, label: &str, sentence: impl Display) -> fmt::Resu
 impl Display for Client {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self { pod: Some(PodDetection::Address), .. } => "a pod of this node, by its address",
-            Self { pod: Some(PodDetection::Interface), .. } => "a pod of this node, by its interface",
+            Self {
+                pod: Some(PodDetection::Address),
+                ..
+            } => "a pod of this node, by its address",
+            Self {
+                pod: Some(PodDetection::Interface),
+                ..
+            } => "a pod of this node, by its interface",
             Self { is_node: true, .. } => "this node itself",
             Self { .. } => "external: neither this node nor one of its pods",
         })
@@ -83,13 +112,19 @@ impl Display for FlowOutcome {
                 write!(f, "is dropped: the client is in no element of {set}")
             }
             Self::Dropped { set } if set.starts_with("service-interfaces") => {
-                write!(f, "is dropped: the interface it comes by is in no element of {set}")
+                write!(
+                    f,
+                    "is dropped: the interface it comes by is in no element of {set}"
+                )
             }
             Self::Dropped { set } => write!(f, "is dropped by an element of {set}"),
             Self::Egress => f.write_str("leaves the cluster with the address of this node"),
             Self::Untouched => f.write_str("is left alone: no element concerns it"),
             Self::Foreign { set } => {
-                write!(f, "has an unknown outcome: {set} has an element for it that contiv never writes")
+                write!(
+                    f,
+                    "has an unknown outcome: {set} has an element for it that contiv never writes"
+                )
             }
         }
     }
@@ -100,15 +135,17 @@ impl Display for Choice {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Random => f.write_str("at random for each connection"),
-            Self::Sticky { timeout: Some(seconds) } => {
+            Self::Sticky {
+                timeout: Some(seconds),
+            } => {
                 write!(
                     f,
                     "at random, and then remembered until {seconds} s after the client's last new connection"
                 )
             }
-            Self::Sticky { timeout: None } => {
-                f.write_str("at random unless the client has an affinity entry, and no rule writes one")
-            }
+            Self::Sticky { timeout: None } => f.write_str(
+                "at random unless the client has an affinity entry, and no rule writes one",
+            ),
             Self::ClientAddress => f.write_str("by the client's address"),
         }
     }

@@ -8,8 +8,8 @@ use super::{FlowOutcome, Tables, branch::Branch, tables::Lookup};
 use crate::nftables::{
     element::{FrontendKey, Key, Value},
     layout::{
-        BaseChain, Comparison, Constant, DemandChain, FORWARD, Field, Hook, INPUT, OUTPUT, POSTROUTING,
-        PREROUTING, Rule, Set, SetKind, Statement, chains,
+        BaseChain, Comparison, Constant, DemandChain, FORWARD, Field, Hook, INPUT, OUTPUT,
+        POSTROUTING, PREROUTING, Rule, Set, SetKind, Statement, chains,
     },
 };
 
@@ -54,12 +54,20 @@ pub(super) fn walk<T: Tables>(
     // An invalid name matches no interface.
     let interface = interface.filter(|name: &InterfacePattern| !name.is_prefix());
     let bases = base_chains(lookup)?;
-    Walk { lookup, flow, interface, bases }.outcomes()
+    Walk {
+        lookup,
+        flow,
+        interface,
+        bases,
+    }
+    .outcomes()
 }
 
 /// The base chains in the order in which packets of a hook pass them.
 fn base_chains<T: Tables>(lookup: &mut Lookup<'_, T>) -> Result<Vec<(Hook, Rules)>, T::Error> {
-    let fixed = chains().iter().filter_map(|chain| Some((chain.hook?, Cow::from(&*chain.rules))));
+    let fixed = chains()
+        .iter()
+        .filter_map(|chain| Some((chain.hook?, Cow::from(&*chain.rules))));
     let mut bases: Vec<_> = fixed.collect();
     for base in BaseChain::ALL {
         if lookup.has_chain(base)? {
@@ -106,7 +114,10 @@ impl<T: Tables> Walk<'_, '_, T> {
     /// The outcome of a packet that nothing has refused.
     fn accepted(&self, branch: &Branch) -> FlowOutcome {
         if branch.is_translated {
-            FlowOutcome::Served { backend: branch.to, masqueraded: branch.is_masqueraded }
+            FlowOutcome::Served {
+                backend: branch.to,
+                masqueraded: branch.is_masqueraded,
+            }
         } else if branch.is_masqueraded && !self.lookup.is_local_address(branch.to.ip()) {
             FlowOutcome::Egress
         } else {
@@ -121,7 +132,12 @@ impl<T: Tables> Walk<'_, '_, T> {
         hook: u32,
         refused: &mut Vec<(Branch, FlowOutcome)>,
     ) -> Result<Vec<Branch>, T::Error> {
-        let bases: Vec<_> = self.bases.iter().filter(|(base, _)| base.number == hook).cloned().collect();
+        let bases: Vec<_> = self
+            .bases
+            .iter()
+            .filter(|(base, _)| base.number == hook)
+            .cloned()
+            .collect();
         for (base, rules) in bases {
             let mut ends = Vec::new();
             for mut branch in std::mem::take(&mut branches) {
@@ -189,7 +205,10 @@ impl<T: Tables> Walk<'_, '_, T> {
         ends: &mut Vec<(Branch, HookVerdict)>,
     ) -> Result<Next, T::Error> {
         for statement in &rule.statements {
-            if statement.header().is_some_and(|family| family != self.lookup.family()) {
+            if statement
+                .header()
+                .is_some_and(|family| family != self.lookup.family())
+            {
                 return Ok(Next::Rule);
             }
             let next = self.step(statement, branch, ends)?;
@@ -212,9 +231,13 @@ impl<T: Tables> Walk<'_, '_, T> {
                 if_matches(self.is(*field, *constant, branch) == (*comparison == Comparison::Is))
             }
             // Flows have no other protocols, and counting decides nothing.
-            Statement::MatchProtocols | Statement::Counter | Statement::Record(..) => Next::Statement,
+            Statement::MatchProtocols | Statement::Counter | Statement::Record(..) => {
+                Next::Statement
+            }
             Statement::MatchAny(flags) => if_matches(flags.iter().any(|flag| branch.has(*flag))),
-            Statement::MatchOnly { unset, set } => if_matches(!branch.has(*unset) && branch.has(*set)),
+            Statement::MatchOnly { unset, set } => {
+                if_matches(!branch.has(*unset) && branch.has(*set))
+            }
             Statement::MatchSet(key, comparison, set) => {
                 let is_wanted = *comparison == Comparison::Is;
                 let is_in = self.is_in(key, *set, branch)?;
@@ -229,7 +252,9 @@ impl<T: Tables> Walk<'_, '_, T> {
                 branch.record_lookup(*map, false);
                 match self.value(key, *map, branch)? {
                     Some(Value::Goto(chain)) => {
-                        let Some((_, number)) = chain.number() else { return Ok(Next::Rule) };
+                        let Some((_, number)) = chain.number() else {
+                            return Ok(Next::Rule);
+                        };
                         branch.priority = number;
                         Next::Statement
                     }
@@ -269,7 +294,9 @@ impl<T: Tables> Walk<'_, '_, T> {
         branch: &mut Branch,
         ends: &mut Vec<(Branch, HookVerdict)>,
     ) -> Result<Next, T::Error> {
-        let Some((last, frontend)) = key.split_last() else { return Ok(Next::Rule) };
+        let Some((last, frontend)) = key.split_last() else {
+            return Ok(Next::Rule);
+        };
         let (Field::Random(slots) | Field::ClientHash(_, slots)) = *last else {
             branch.asks_memory = true;
             if let Some(Value::Backend(backend)) = self.value(key, map, branch)? {
@@ -278,17 +305,23 @@ impl<T: Tables> Walk<'_, '_, T> {
             // It may be forgotten by the next time.
             return Ok(Next::Rule);
         };
-        let Some(Key::Frontend(frontend)) = self.key(frontend, branch) else { return Ok(Next::Rule) };
+        let Some(Key::Frontend(frontend)) = self.key(frontend, branch) else {
+            return Ok(Next::Rule);
+        };
         branch.drawn_by = Some(*last);
         branch.record_lookup(map, false);
         let mut empty = None;
         for (backend, slots) in self.lookup.slots(map, frontend, slots)? {
             match backend {
-                Some(backend) => ends.push((branch.translated(backend, slots), HookVerdict::Accept)),
+                Some(backend) => {
+                    ends.push((branch.translated(backend, slots), HookVerdict::Accept));
+                }
                 None => empty = Some(slots),
             }
         }
-        let Some(empty) = empty else { return Ok(Next::Nothing) };
+        let Some(empty) = empty else {
+            return Ok(Next::Nothing);
+        };
         branch.slots = empty;
         Ok(Next::Rule)
     }
@@ -298,9 +331,9 @@ impl<T: Tables> Walk<'_, '_, T> {
             (Field::Nfproto, Constant::Family(family)) => family == self.lookup.family(),
             (Field::L4Proto, Constant::Protocol(protocol)) => protocol == self.flow.protocol(),
             (Field::SaddrType, Constant::Local) => self.lookup.is_local_address(self.flow.from()),
-            (Field::InputInterface, Constant::Interface(name)) if !branch.is_by_loopback => {
-                self.interface.is_some_and(|interface| interface.stem() == name)
-            }
+            (Field::InputInterface, Constant::Interface(name)) if !branch.is_by_loopback => self
+                .interface
+                .is_some_and(|interface| interface.stem() == name),
             (Field::InputInterface, Constant::Interface(name)) => name == "lo",
             // Rules compare it where packets leave only.
             (Field::OutputInterface, Constant::Interface(name)) => {
@@ -315,8 +348,9 @@ impl<T: Tables> Walk<'_, '_, T> {
     /// True if the set has the key. A packet with an unknown input interface is treated as one from an interface where services
     /// answer, and not from a pod.
     fn is_in(&mut self, key: &[Field], set: Set, branch: &Branch) -> Result<bool, T::Error> {
-        let is_unknown =
-            key == [Field::InputInterface] && self.flow.interface().is_none() && !branch.is_by_loopback;
+        let is_unknown = key == [Field::InputInterface]
+            && self.flow.interface().is_none()
+            && !branch.is_by_loopback;
         if is_unknown {
             return Ok(set.kind == SetKind::ServiceInterfaces);
         }
@@ -324,8 +358,15 @@ impl<T: Tables> Walk<'_, '_, T> {
     }
 
     /// The element's value; none without an element.
-    fn value(&mut self, key: &[Field], set: Set, branch: &Branch) -> Result<Option<Value>, T::Error> {
-        let Some(key) = self.key(key, branch) else { return Ok(None) };
+    fn value(
+        &mut self,
+        key: &[Field],
+        set: Set,
+        branch: &Branch,
+    ) -> Result<Option<Value>, T::Error> {
+        let Some(key) = self.key(key, branch) else {
+            return Ok(None);
+        };
         self.lookup.value(set.kind, key)
     }
 
@@ -335,7 +376,9 @@ impl<T: Tables> Walk<'_, '_, T> {
             Field::Saddr(_) => Some(self.flow.from()),
             Field::Daddr(_) => Some(branch.to.ip()),
             Field::OriginalDaddr(_) => Some(self.flow.to()),
-            Field::DaddrMasked(family) | Field::OriginalDaddrMasked(family) => Some(family.unspecified()),
+            Field::DaddrMasked(family) | Field::OriginalDaddrMasked(family) => {
+                Some(family.unspecified())
+            }
             _ => None,
         };
         let frontend = |of: &Field, port: &Field| {
@@ -344,14 +387,22 @@ impl<T: Tables> Walk<'_, '_, T> {
                 Field::OriginalDport => self.flow.port(),
                 _ => return None,
             };
-            Some(FrontendKey { address: address(of)?, protocol: self.flow.protocol(), port })
+            Some(FrontendKey {
+                address: address(of)?,
+                protocol: self.flow.protocol(),
+                port,
+            })
         };
         match fields {
             [Field::Priority] => Some(Key::Number(branch.priority)),
-            [Field::InputInterface] if branch.is_by_loopback => "lo".parse().ok().map(Key::Interface),
+            [Field::InputInterface] if branch.is_by_loopback => {
+                "lo".parse().ok().map(Key::Interface)
+            }
             [Field::InputInterface] => self.interface.map(Key::Interface),
             [of] => address(of).map(Key::Address),
-            [from, to] => address(from).filter(|from| Some(*from) == address(to)).map(Key::Pair),
+            [from, to] => address(from)
+                .filter(|from| Some(*from) == address(to))
+                .map(Key::Pair),
             [of, Field::L4Proto | Field::CtProtocol, port] => frontend(of, port).map(Key::Frontend),
             [of, Field::L4Proto | Field::CtProtocol, port, client] => {
                 Some(Key::Client(frontend(of, port)?, address(client)?))

@@ -29,7 +29,8 @@ pub(super) fn read_content(socket: &mut Socket) -> Result<TableContent, NetlinkE
     if !existing.is_of_this_layout() || !rules::differences(socket, &existing)?.is_empty() {
         return Ok(TableContent::Different);
     }
-    let holds_frontends = |set: &Set| matches!(set.kind.form(), Form::Numbers { .. } | Form::Frontends);
+    let holds_frontends =
+        |set: &Set| matches!(set.kind.form(), Form::Numbers { .. } | Form::Frontends);
     for set in existing.shaped.into_iter().filter(holds_frontends) {
         if read::has_elements(socket, set)? {
             return Ok(TableContent::Services);

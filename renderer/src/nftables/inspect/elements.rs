@@ -30,17 +30,27 @@ pub(super) struct Kernel {
 impl Kernel {
     pub(super) fn open() -> Result<Self, NetlinkError> {
         let socket = Socket::open(&Linux::shared())?;
-        let failed =
-            |errno| NetlinkError::Socket { action: "list the addresses of this node", source: errno };
+        let failed = |errno| NetlinkError::Socket {
+            action: "list the addresses of this node",
+            source: errno,
+        };
         let addresses = getifaddrs().map_err(|errno| failed(errno.into()))?;
-        let own = addresses.filter_map(|interface| ip(&interface.address?)).collect();
+        let own = addresses
+            .filter_map(|interface| ip(&interface.address?))
+            .collect();
         Ok(Self { socket, own })
     }
 }
 
 fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
-    let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
-    v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+    let v4 = address
+        .as_sockaddr_in()
+        .map(|address| IpAddr::V4(address.ip()));
+    v4.or_else(|| {
+        address
+            .as_sockaddr_in6()
+            .map(|address| IpAddr::V6(address.ip()))
+    })
 }
 
 impl Tables for Kernel {
@@ -54,7 +64,9 @@ impl Tables for Kernel {
                 // The kernel found the range, so it is the right one, however it is split.
                 Form::Ranges | Form::Interfaces | Form::Sources => SetLookup::Value(Value::None),
                 _ => read::parse_element(set, Attributes(element))
-                    .map_or(SetLookup::Foreign, |element| SetLookup::Value(element.value)),
+                    .map_or(SetLookup::Foreign, |element| {
+                        SetLookup::Value(element.value)
+                    }),
             })
         };
         let question = |message: &mut Writer<'_>| encode::write_question(set, &key, message);

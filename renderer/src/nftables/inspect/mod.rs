@@ -100,7 +100,9 @@ impl Inspector {
                 return Ok(answer);
             }
         }
-        Err(InspectError::Kernel("the kernel's tables change constantly; try again".to_owned()))
+        Err(InspectError::Kernel(
+            "the kernel's tables change constantly; try again".to_owned(),
+        ))
     }
 
     /// The base chains of other tables that packets to this address pass, in order.

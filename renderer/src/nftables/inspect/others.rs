@@ -10,7 +10,9 @@ use crate::nftables::{
     layout::{ATTEMPTS_TABLE, TABLE},
     netlink::{
         Attributes, NetlinkError, Socket,
-        constants::{NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, chain, data, expr, msg, rule, verdict},
+        constants::{
+            NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, chain, data, expr, msg, rule, verdict,
+        },
     },
 };
 
@@ -33,14 +35,27 @@ pub struct OtherChain {
 
 impl fmt::Display for OtherChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, chain, hook, priority, .. } = self;
-        write!(f, "{hook:<12} {priority:>5}  table {table}, chain {chain}: ")?;
+        let Self {
+            table,
+            chain,
+            hook,
+            priority,
+            ..
+        } = self;
+        write!(
+            f,
+            "{hook:<12} {priority:>5}  table {table}, chain {chain}: "
+        )?;
         match (self.drops_by_policy, self.dropping_rules) {
             (false, 0) => write!(f, "drops nothing"),
             (true, 0) => write!(f, "drops by its policy"),
             (false, rules) => write!(f, "{} of its table may drop or reject", counted(rules)),
             (true, rules) => {
-                write!(f, "drops by its policy, and {} of its table may drop or reject", counted(rules))
+                write!(
+                    f,
+                    "drops by its policy, and {} of its table may drop or reject",
+                    counted(rules)
+                )
             }
         }
     }
@@ -54,19 +69,34 @@ fn counted(rules: usize) -> String {
 const INET_HOOKS: u32 = 6;
 
 /// Foreign base chains that packets of this family pass, ordered by hook and priority.
-pub(super) fn others(socket: &mut Socket, address: IpAddr) -> Result<Vec<OtherChain>, NetlinkError> {
-    let own_family = if address.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 };
+pub(super) fn others(
+    socket: &mut Socket,
+    address: IpAddr,
+) -> Result<Vec<OtherChain>, NetlinkError> {
+    let own_family = if address.is_ipv4() {
+        NFPROTO_IPV4
+    } else {
+        NFPROTO_IPV6
+    };
     let is_passed = |family: u8, table: &str| {
-        (family == NFPROTO_INET && ![TABLE, ATTEMPTS_TABLE].contains(&table)) || family == own_family
+        (family == NFPROTO_INET && ![TABLE, ATTEMPTS_TABLE].contains(&table))
+            || family == own_family
     };
     let mut chains = BTreeMap::new();
     socket.pass_families(msg::GETCHAIN, |family, object| {
-        let found = (object.text(chain::TABLE), object.text(chain::NAME), object.nested(chain::HOOK));
+        let found = (
+            object.text(chain::TABLE),
+            object.text(chain::NAME),
+            object.nested(chain::HOOK),
+        );
         if let (Some(table), Some(name), Some(hook)) = found
             && is_passed(family, table)
         {
             let number = hook.u32(chain::HOOK_HOOKNUM).unwrap_or_default();
-            let priority = hook.u32(chain::HOOK_PRIORITY).unwrap_or_default().cast_signed();
+            let priority = hook
+                .u32(chain::HOOK_PRIORITY)
+                .unwrap_or_default()
+                .cast_signed();
             let policy = object.u32(chain::POLICY).unwrap_or(chain::POLICY_ACCEPT);
             let other = OtherChain {
                 table: format!("{} {table}", family_name(family)),
@@ -77,7 +107,12 @@ pub(super) fn others(socket: &mut Socket, address: IpAddr) -> Result<Vec<OtherCh
                 dropping_rules: 0,
             };
             chains.insert(
-                ((number + 1) % INET_HOOKS, priority, other.table.clone(), other.chain.clone()),
+                (
+                    (number + 1) % INET_HOOKS,
+                    priority,
+                    other.table.clone(),
+                    other.chain.clone(),
+                ),
                 other,
             );
         }
@@ -87,11 +122,19 @@ pub(super) fn others(socket: &mut Socket, address: IpAddr) -> Result<Vec<OtherCh
     }
     let mut dropping: BTreeMap<String, usize> = BTreeMap::new();
     socket.pass_families(msg::GETRULE, |family, object| {
-        if let Some(table) = object.text(rule::TABLE).filter(|table| is_passed(family, table)) {
+        if let Some(table) = object
+            .text(rule::TABLE)
+            .filter(|table| is_passed(family, table))
+        {
             let expressions = object.nested(rule::EXPRESSIONS);
             let drops = expressions.into_iter().flat_map(Attributes::iter);
-            if drops.into_iter().any(|(_, expression)| drops_packets(Attributes(expression))) {
-                *dropping.entry(format!("{} {table}", family_name(family))).or_default() += 1;
+            if drops
+                .into_iter()
+                .any(|(_, expression)| drops_packets(Attributes(expression)))
+            {
+                *dropping
+                    .entry(format!("{} {table}", family_name(family)))
+                    .or_default() += 1;
             }
         }
     })?;
@@ -115,9 +158,12 @@ fn drops_packets(expression: Attributes<'_>) -> bool {
     let of = || expression.nested(rule::EXPR_DATA);
     match expression.text(rule::EXPR_NAME) {
         Some("reject") => true,
-        Some("target") => of().and_then(|of| of.text(expr::TARGET_NAME)).is_some_and(|name| name == "REJECT"),
+        Some("target") => of()
+            .and_then(|of| of.text(expr::TARGET_NAME))
+            .is_some_and(|name| name == "REJECT"),
         Some("immediate") => {
-            let verdict = of().and_then(|of| of.nested(expr::IMMEDIATE_DATA)?.nested(data::VERDICT));
+            let verdict =
+                of().and_then(|of| of.nested(expr::IMMEDIATE_DATA)?.nested(data::VERDICT));
             let code = verdict.and_then(|verdict| verdict.u32(data::VERDICT_CODE));
             code.is_some_and(|code| code.cast_signed() == verdict::DROP)
         }

@@ -23,8 +23,15 @@ pub(super) fn differences(
     let foreign = existing.foreign_chains.iter();
     let foreign = foreign.map(|name| format!("chain {name} in the table is not one of contiv's"));
     let missing = missing(socket, existing)?;
-    let missing = missing.iter().map(|chain| format!("chain {chain} is missing"));
-    Ok(rules.iter().map(ToString::to_string).chain(foreign).chain(missing).collect())
+    let missing = missing
+        .iter()
+        .map(|chain| format!("chain {chain} is missing"));
+    Ok(rules
+        .iter()
+        .map(ToString::to_string)
+        .chain(foreign)
+        .chain(missing)
+        .collect())
 }
 
 /// Missing base chains that existing elements need.
@@ -62,22 +69,35 @@ impl fmt::Display for WrongRule {
 
 /// The wrong rules, in the chains of the skeleton and in existing on-demand chains.
 pub(in crate::nftables) fn compare(kernel: &Rules, existing: &ExistingTable) -> Vec<WrongRule> {
-    let skeleton = chains().iter().map(|chain| (chain.name.to_owned(), chain.written_rules()));
-    let on_demand = existing.on_demand.iter().map(|chain| (chain.to_string(), chain.written_rules()));
+    let skeleton = chains()
+        .iter()
+        .map(|chain| (chain.name.to_owned(), chain.written_rules()));
+    let on_demand = existing
+        .on_demand
+        .iter()
+        .map(|chain| (chain.to_string(), chain.written_rules()));
     let mut differences = Vec::new();
     for (name, desired) in skeleton.chain(on_demand) {
         let none = Vec::new();
         let found = kernel.rules.get(&name).unwrap_or(&none);
         if found.len() != desired.len() {
             let detail = format!("has {} rules instead of {}", found.len(), desired.len());
-            differences.push(WrongRule { chain: name, number: None, detail });
+            differences.push(WrongRule {
+                chain: name,
+                number: None,
+                detail,
+            });
             continue;
         }
         let pairs = desired.iter().zip(found).zip(1..);
         let wrong = pairs.filter(|((desired, found), _)| !kernel.is_same_rule(desired, found));
         differences.extend(wrong.map(|(_, number)| {
             let detail = "is not the one that contiv writes".to_owned();
-            WrongRule { chain: name.clone(), number: Some(number), detail }
+            WrongRule {
+                chain: name.clone(),
+                number: Some(number),
+                detail,
+            }
         }));
     }
     differences
@@ -96,16 +116,26 @@ pub(in crate::nftables) fn read(socket: &mut Socket) -> Result<Rules, NetlinkErr
     let mut read = Rules::default();
     let dump = socket.dump(msg::GETRULE, |message| message.text(rule::TABLE, TABLE))?;
     let mut anonymous = BTreeSet::new();
-    for object in dump.objects().filter(|object| object.text(rule::TABLE) == Some(TABLE)) {
+    for object in dump
+        .objects()
+        .filter(|object| object.text(rule::TABLE) == Some(TABLE))
+    {
         let chain = object.text(rule::CHAIN).unwrap_or_default().to_owned();
         let expressions = object.get(rule::EXPRESSIONS).unwrap_or_default();
         for (_, expression) in Attributes(expressions).iter() {
-            let set =
-                Attributes(expression).nested(rule::EXPR_DATA).and_then(|data| data.text(expr::LOOKUP_SET));
+            let set = Attributes(expression)
+                .nested(rule::EXPR_DATA)
+                .and_then(|data| data.text(expr::LOOKUP_SET));
             let is_lookup = Attributes(expression).text(rule::EXPR_NAME) == Some("lookup");
-            anonymous.extend(set.filter(|name| is_lookup && is_anonymous(name)).map(str::to_owned));
+            anonymous.extend(
+                set.filter(|name| is_lookup && is_anonymous(name))
+                    .map(str::to_owned),
+            );
         }
-        read.rules.entry(chain).or_default().push(expressions.to_vec());
+        read.rules
+            .entry(chain)
+            .or_default()
+            .push(expressions.to_vec());
     }
     let desired: BTreeSet<u8> = PROTOCOLS.iter().map(|protocol| protocol.number()).collect();
     for name in anonymous {
@@ -113,9 +143,19 @@ pub(in crate::nftables) fn read(socket: &mut Socket) -> Result<Rules, NetlinkErr
             message.text(elem::LIST_TABLE, TABLE);
             message.text(elem::LIST_SET, &name);
         })?;
-        let lists = dump.objects().filter_map(|object| object.nested(elem::LIST_ELEMENTS));
-        let elements = lists.flat_map(Attributes::iter).filter(|(kind, _)| *kind == LIST_ELEM);
-        let key = |element| Attributes(element).nested(elem::KEY)?.get(data::VALUE)?.first().copied();
+        let lists = dump
+            .objects()
+            .filter_map(|object| object.nested(elem::LIST_ELEMENTS));
+        let elements = lists
+            .flat_map(Attributes::iter)
+            .filter(|(kind, _)| *kind == LIST_ELEM);
+        let key = |element| {
+            Attributes(element)
+                .nested(elem::KEY)?
+                .get(data::VALUE)?
+                .first()
+                .copied()
+        };
         let kernel: Option<BTreeSet<u8>> = elements.map(|(_, element)| key(element)).collect();
         if kernel.as_ref() == Some(&desired) {
             read.protocol_sets.insert(name);
@@ -159,19 +199,29 @@ impl Rules {
 
     fn is_same_expression(&self, desired: Attributes<'_>, found: Attributes<'_>) -> bool {
         let name = desired.text(rule::EXPR_NAME);
-        let parts = desired.nested(rule::EXPR_DATA).zip(found.nested(rule::EXPR_DATA));
+        let parts = desired
+            .nested(rule::EXPR_DATA)
+            .zip(found.nested(rule::EXPR_DATA));
         let Some((desired, found)) = parts.filter(|_| name == found.text(rule::EXPR_NAME)) else {
             return false;
         };
         match name {
             Some("lookup") if desired.text(expr::LOOKUP_SET) == Some(ANONYMOUS) => {
-                found.text(expr::LOOKUP_SET).is_some_and(|set| self.protocol_sets.contains(set))
+                found
+                    .text(expr::LOOKUP_SET)
+                    .is_some_and(|set| self.protocol_sets.contains(set))
                     && is_same(desired, found, &[expr::LOOKUP_SET, expr::LOOKUP_SET_ID])
             }
             // The kernel adds the end of the ranges, equal to their start, and flags that follow from that.
-            Some("nat") => {
-                is_same(desired, found, &[expr::NAT_REG_ADDR_MAX, expr::NAT_REG_PROTO_MAX, expr::NAT_FLAGS])
-            }
+            Some("nat") => is_same(
+                desired,
+                found,
+                &[
+                    expr::NAT_REG_ADDR_MAX,
+                    expr::NAT_REG_PROTO_MAX,
+                    expr::NAT_FLAGS,
+                ],
+            ),
             _ => is_same(desired, found, &[]),
         }
     }
@@ -180,13 +230,18 @@ impl Rules {
 /// True if two attribute lists are equal, apart from some. A missing attribute means zero.
 fn is_same(desired: Attributes<'_>, found: Attributes<'_>, but: &[u16]) -> bool {
     let is_zero = |payload: &[u8]| payload.iter().all(|byte| *byte == 0);
-    let all_desired = desired.marked().filter(|(kind, ..)| !but.contains(kind)).all(
-        |(kind, is_nested, payload)| match found.get(kind) {
+    let all_desired = desired
+        .marked()
+        .filter(|(kind, ..)| !but.contains(kind))
+        .all(|(kind, is_nested, payload)| match found.get(kind) {
             Some(found) if is_nested => is_same(Attributes(payload), Attributes(found), &[]),
             Some(found) => payload == found,
             None => is_zero(payload),
-        },
-    );
+        });
     let is_extra = |kind: &u16| !but.contains(kind) && desired.get(*kind).is_none();
-    all_desired && found.iter().filter(|(kind, _)| is_extra(kind)).all(|(_, payload)| is_zero(payload))
+    all_desired
+        && found
+            .iter()
+            .filter(|(kind, _)| is_extra(kind))
+            .all(|(_, payload)| is_zero(payload))
 }

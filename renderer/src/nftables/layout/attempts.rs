@@ -43,11 +43,23 @@ pub(crate) struct Attempt {
 
 /// The fields of a key. They are read before destinations are translated.
 fn key(family: Family) -> Vec<Field> {
-    vec![Field::Daddr(family), Field::L4Proto, Field::Dport, Field::Saddr(family), Field::Sport]
+    vec![
+        Field::Daddr(family),
+        Field::L4Proto,
+        Field::Dport,
+        Field::Saddr(family),
+        Field::Sport,
+    ]
 }
 
 fn parts(family: Family) -> [Part; 5] {
-    [Part::Daddr(family), Part::L4Proto, Part::Dport, Part::Saddr(family), Part::Sport]
+    [
+        Part::Daddr(family),
+        Part::L4Proto,
+        Part::Dport,
+        Part::Saddr(family),
+        Part::Sport,
+    ]
 }
 
 fn set_name(family: Family) -> String {
@@ -57,7 +69,9 @@ fn set_name(family: Family) -> String {
 /// Adds the messages that create the table. An earlier one of this name is replaced.
 pub(crate) fn write_attempts_table(batch: &mut Batch, is_owned: bool) {
     // A table can only be deleted if it exists.
-    batch.create(msg::NEWTABLE, "the table of attempts", |message| message.text(table::NAME, ATTEMPTS_TABLE));
+    batch.create(msg::NEWTABLE, "the table of attempts", |message| {
+        message.text(table::NAME, ATTEMPTS_TABLE);
+    });
     write_attempts_removal(batch);
     batch.create(msg::NEWTABLE, "the table of attempts", |message| {
         message.text(table::NAME, ATTEMPTS_TABLE);
@@ -68,7 +82,12 @@ pub(crate) fn write_attempts_table(batch: &mut Batch, is_owned: bool) {
         write_set(batch, family, id);
     }
     for (name, number) in [("prerouting", PREROUTING), ("output", OUTPUT)] {
-        write_chain_of(batch, ATTEMPTS_TABLE, name, Some(Hook::filter_at(number, BEFORE_DSTNAT)));
+        write_chain_of(
+            batch,
+            ATTEMPTS_TABLE,
+            name,
+            Some(Hook::filter_at(number, BEFORE_DSTNAT)),
+        );
         for family in Family::ALL {
             for protocol in [Protocol::Tcp, Protocol::Sctp] {
                 batch.append(msg::NEWRULE, "a rule of the table of attempts", |message| {
@@ -95,8 +114,14 @@ pub(crate) fn write_attempts_request(message: &mut Writer<'_>, family: Family) {
 }
 
 /// Reads the elements of a message.
-pub(crate) fn parse_attempts(family: Family, object: Attributes<'_>) -> impl Iterator<Item = Attempt> {
-    let elements = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
+pub(crate) fn parse_attempts(
+    family: Family,
+    object: Attributes<'_>,
+) -> impl Iterator<Item = Attempt> {
+    let elements = object
+        .nested(elem::LIST_ELEMENTS)
+        .into_iter()
+        .flat_map(Attributes::iter);
     let keys = elements
         .filter(|(kind, _)| *kind == LIST_ELEM)
         .filter_map(|(_, element)| Attributes(element).nested(elem::KEY)?.get(data::VALUE));
@@ -114,10 +139,15 @@ fn parse_key(family: Family, key: &[u8]) -> Option<Attempt> {
             Family::V4 => IpAddr::from(<[u8; 4]>::try_from(address).ok()?),
             Family::V6 => IpAddr::from(<[u8; 16]>::try_from(address).ok()?),
         };
-        Some(SocketAddr::new(address, u16::from_be_bytes(*port.first_chunk()?)))
+        Some(SocketAddr::new(
+            address,
+            u16::from_be_bytes(*port.first_chunk()?),
+        ))
     };
     Some(Attempt {
-        protocol: [Protocol::Tcp, Protocol::Sctp].into_iter().find(|one| one.number() == protocol[0])?,
+        protocol: [Protocol::Tcp, Protocol::Sctp]
+            .into_iter()
+            .find(|one| one.number() == protocol[0])?,
         client: end(client, client_port)?,
         destination: end(destination, destination_port)?,
     })
@@ -125,17 +155,21 @@ fn parse_key(family: Family, key: &[u8]) -> Option<Attempt> {
 
 fn write_set(batch: &mut Batch, family: Family, id: u32) {
     let key = parts(family);
-    batch.create(msg::NEWSET, format!("set {}", set_name(family)), |message| {
-        message.text(set::TABLE, ATTEMPTS_TABLE);
-        message.text(set::NAME, &set_name(family));
-        message.u32(set::FLAGS, set::FLAG_TIMEOUT | set::FLAG_EVAL);
-        message.u32(set::KEY_TYPE, part::datatype(&key));
-        message.u32(set::KEY_LEN, part::len(&key));
-        message.u32(set::ID, id);
-        message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, SIZE));
-        message.bytes(set::TIMEOUT, &TIMEOUT_MS.to_be_bytes());
-        message.bytes(set::USERDATA, &part::userdata(&key, None, DeclaredBy::Type));
-    });
+    batch.create(
+        msg::NEWSET,
+        format!("set {}", set_name(family)),
+        |message| {
+            message.text(set::TABLE, ATTEMPTS_TABLE);
+            message.text(set::NAME, &set_name(family));
+            message.u32(set::FLAGS, set::FLAG_TIMEOUT | set::FLAG_EVAL);
+            message.u32(set::KEY_TYPE, part::datatype(&key));
+            message.u32(set::KEY_LEN, part::len(&key));
+            message.u32(set::ID, id);
+            message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, SIZE));
+            message.bytes(set::TIMEOUT, &TIMEOUT_MS.to_be_bytes());
+            message.bytes(set::USERDATA, &part::userdata(&key, None, DeclaredBy::Type));
+        },
+    );
 }
 
 /// `meta nfproto ipv4 tcp flags & (syn | ack) == syn ct status assured ct status dnat update @attempts4 { … }`
@@ -158,8 +192,11 @@ fn write_rule(list: &mut Writer<'_>, family: Family, protocol: Protocol) {
         mask(list, &[SYN | ACK], 0);
         compare_with(list, Is, &[SYN]);
     }
-    let has_begun =
-        MatchAny(if protocol == Protocol::Sctp { &[Flag::StatusConfirmed] } else { &[Flag::StatusAssured] });
+    let has_begun = MatchAny(if protocol == Protocol::Sctp {
+        &[Flag::StatusConfirmed]
+    } else {
+        &[Flag::StatusAssured]
+    });
     write_statements(&[has_begun, MatchAny(&[Flag::StatusDnat])], 0, list);
     load_key(list, &key(family), 0);
     update(list, &set_name(family), None, None);
@@ -186,7 +223,8 @@ mod tests {
             (Protocol::Tcp, "10.0.0.9:4000", "10.96.0.1:80"),
             (Protocol::Sctp, "[fd00::9]:4000", "[fd00::1]:80"),
         ] {
-            let [client, destination] = [client, destination].map(|end| end.parse::<SocketAddr>().unwrap());
+            let [client, destination] =
+                [client, destination].map(|end| end.parse::<SocketAddr>().unwrap());
             let octets = |end: SocketAddr| match end.ip() {
                 IpAddr::V4(address) => address.octets().to_vec(),
                 IpAddr::V6(address) => address.octets().to_vec(),
@@ -202,7 +240,14 @@ mod tests {
             .concat();
             let family = Family::of(&client.ip());
             assert_eq!(key.len(), part::len(&parts(family)) as usize);
-            assert_eq!(parse_key(family, &key), Some(Attempt { protocol, client, destination }));
+            assert_eq!(
+                parse_key(family, &key),
+                Some(Attempt {
+                    protocol,
+                    client,
+                    destination
+                })
+            );
             for length in 0..key.len() - 2 {
                 assert_eq!(parse_key(family, &key[..length]), None, "{length} bytes");
             }

@@ -57,7 +57,9 @@ impl BaseChain {
             Self::EgressPostrouting => &[SetKind::NonMasqueradeCidrs],
             Self::InterfacesPrerouting => &[SetKind::ServiceInterfaces],
         };
-        kinds.iter().flat_map(|kind| Family::ALL.map(|family| Set::new(*kind, family)))
+        kinds
+            .iter()
+            .flat_map(|kind| Family::ALL.map(|family| Set::new(*kind, family)))
     }
 
     const fn name(self) -> &'static str {
@@ -86,7 +88,9 @@ impl BaseChain {
             Self::FirewallOutput => Hook::filter_at(OUTPUT, BEFORE_DSTNAT),
             Self::LearnPrerouting => Hook::filter_at(PREROUTING, AFTER_DSTNAT),
             Self::LearnOutput => Hook::filter_at(OUTPUT, AFTER_DSTNAT),
-            Self::ExternalPostrouting | Self::EgressPostrouting => Hook::nat(POSTROUTING, PRIORITY_SRCNAT),
+            Self::ExternalPostrouting | Self::EgressPostrouting => {
+                Hook::nat(POSTROUTING, PRIORITY_SRCNAT)
+            }
         }
     }
 
@@ -111,7 +115,11 @@ impl BaseChain {
                 |family| {
                     vec![
                         MatchAny(&[Flag::StateInvalid, Flag::StateNew]),
-                        MatchSet(vec![Field::Daddr(family)], Is, Set::new(SetKind::Loopback, family)),
+                        MatchSet(
+                            vec![Field::Daddr(family)],
+                            Is,
+                            Set::new(SetKind::Loopback, family),
+                        ),
                         Match(Field::InputInterface, IsNot, Constant::Interface("lo")),
                         Drop,
                     ]
@@ -125,18 +133,26 @@ impl BaseChain {
                 "Only a connection's first packet is recorded, which is not confirmed yet. A later packet of one that nobody answers \
                  is new too, and may belong to a removed backend, until the search for stale flows finds it.",
                 |family| {
-                    let is_first = MatchOnly { unset: Flag::StatusConfirmed, set: Flag::StatusDnat };
+                    let is_first = MatchOnly {
+                        unset: Flag::StatusConfirmed,
+                        set: Flag::StatusDnat,
+                    };
                     vec![of(family), is_first, Goto(named!(family, "learn"))]
                 },
             ),
             Self::ExternalPostrouting => for_each("Only translated connections.", |family| {
-                vec![of(family), dnat(), Goto(named!(family, "masquerade-external"))]
+                vec![
+                    of(family),
+                    dnat(),
+                    Goto(named!(family, "masquerade-external")),
+                ]
             }),
             Self::EgressPostrouting => for_each("All that leaves, translated or not.", |family| {
                 vec![of(family), Goto(named!(family, "masquerade-egress"))]
             }),
-            Self::InterfacesPrerouting => {
-                for_each("Services answer only at some interfaces, and not at this one.", |family| {
+            Self::InterfacesPrerouting => for_each(
+                "Services answer only at some interfaces, and not at this one.",
+                |family| {
                     let answering = Set::new(SetKind::ServiceInterfaces, family);
                     vec![
                         of(family),
@@ -144,8 +160,8 @@ impl BaseChain {
                         MatchSet(vec![Field::InputInterface], IsNot, answering),
                         Goto(named!(family, "interfaces")),
                     ]
-                })
-            }
+                },
+            ),
         };
         rules.into()
     }

@@ -23,14 +23,20 @@ const HASH_INPUT: Register = 8;
 pub(super) fn write_rules(chain: &str, rules: &[Rule], batch: &mut Batch) {
     for one in rules {
         let mut protocols = 0;
-        if one.statements.iter().any(|statement| matches!(statement, Statement::MatchProtocols)) {
+        if one
+            .statements
+            .iter()
+            .any(|statement| matches!(statement, Statement::MatchProtocols))
+        {
             protocols = batch.new_set_id();
             write_protocols(batch, protocols);
         }
         batch.append(msg::NEWRULE, format!("rule of chain {chain}"), |message| {
             message.text(rule::TABLE, TABLE);
             message.text(rule::CHAIN, chain);
-            message.nested(rule::EXPRESSIONS, |list| write_statements(&one.statements, protocols, list));
+            message.nested(rule::EXPRESSIONS, |list| {
+                write_statements(&one.statements, protocols, list);
+            });
         });
     }
 }
@@ -51,10 +57,17 @@ pub(super) fn write_statements(statements: &[Statement], protocols: u32, list: &
     for statement in statements {
         let header = statement.header();
         if let Some(family) = header.filter(|family| matched != Some(*family)) {
-            compare(list, Field::Nfproto, Comparison::Is, Constant::Family(family));
+            compare(
+                list,
+                Field::Nfproto,
+                Comparison::Is,
+                Constant::Family(family),
+            );
             matched = header;
         }
-        if let Statement::Match(Field::Nfproto, Comparison::Is, Constant::Family(family)) = statement {
+        if let Statement::Match(Field::Nfproto, Comparison::Is, Constant::Family(family)) =
+            statement
+        {
             matched = Some(*family);
         }
         write_statement(statement, protocols, list);
@@ -63,10 +76,14 @@ pub(super) fn write_statements(statements: &[Statement], protocols: u32, list: &
 
 fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>) {
     match statement {
-        Statement::Match(field, comparison, constant) => compare(list, *field, *comparison, *constant),
+        Statement::Match(field, comparison, constant) => {
+            compare(list, *field, *comparison, *constant);
+        }
         Statement::MatchProtocols => {
             load(list, Field::L4Proto, FIRST);
-            lookup(list, ANONYMOUS, |attributes| attributes.u32(expr::LOOKUP_SET_ID, protocols));
+            lookup(list, ANONYMOUS, |attributes| {
+                attributes.u32(expr::LOOKUP_SET_ID, protocols);
+            });
         }
         Statement::MatchAny(flags) => {
             load_flags(list, flags);
@@ -87,7 +104,9 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
         Statement::ResetPriority => {
             expression(list, "immediate", |attributes| {
                 attributes.u32(expr::IMMEDIATE_DREG, register(FIRST));
-                attributes.nested(expr::IMMEDIATE_DATA, |data| data.bytes(data::VALUE, &0_u32.to_ne_bytes()));
+                attributes.nested(expr::IMMEDIATE_DATA, |data| {
+                    data.bytes(data::VALUE, &0_u32.to_ne_bytes());
+                });
             });
             set_priority(list);
         }
@@ -98,7 +117,9 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
         Statement::Vmap(key, map) => {
             load_key(list, key, FIRST);
             // In the other numbering register 0 is the verdict.
-            lookup(list, &map.name(), |attributes| attributes.u32(expr::LOOKUP_DREG, 0));
+            lookup(list, &map.name(), |attributes| {
+                attributes.u32(expr::LOOKUP_DREG, 0);
+            });
         }
         Statement::Dnat(family, key, map) => {
             match map {
@@ -109,14 +130,27 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
                 attributes.u32(expr::NAT_TYPE, expr::NAT_TYPE_DNAT);
                 attributes.u32(expr::NAT_FAMILY, u32::from(nfproto(*family)));
                 attributes.u32(expr::NAT_REG_ADDR_MIN, register(FIRST));
-                attributes.u32(expr::NAT_REG_PROTO_MIN, register(after(FIRST, Field::Daddr(*family))));
+                attributes.u32(
+                    expr::NAT_REG_PROTO_MIN,
+                    register(after(FIRST, Field::Daddr(*family))),
+                );
             });
         }
-        Statement::Update { map, key, timeout, data } => {
+        Statement::Update {
+            map,
+            key,
+            timeout,
+            data,
+        } => {
             // nft up to 1.0.6 runs out of registers for IPv6 here; it lists the rule all the same.
             let values = load_key(list, key, FIRST);
             load_key(list, data, values);
-            update(list, &map.name(), Some(values), Some(u64::from(*timeout) * 1000));
+            update(
+                list,
+                &map.name(),
+                Some(values),
+                Some(u64::from(*timeout) * 1000),
+            );
         }
         Statement::Record(set, key) => {
             load_key(list, key, FIRST);
@@ -154,7 +188,9 @@ pub(super) fn load_key(list: &mut Writer<'_>, key: &Key, first: Register) -> Reg
 /// Loads what the map has for the key into the registers from [`FIRST`] on.
 fn load_value(list: &mut Writer<'_>, key: &Key, map: Set) {
     load_key(list, key, FIRST);
-    lookup(list, &map.name(), |attributes| attributes.u32(expr::LOOKUP_DREG, register(FIRST)));
+    lookup(list, &map.name(), |attributes| {
+        attributes.u32(expr::LOOKUP_DREG, register(FIRST));
+    });
 }
 
 /// Loads a field into registers.
@@ -165,10 +201,16 @@ fn load(list: &mut Writer<'_>, field: Field, at: Register) {
         Field::Priority => meta(list, expr::META_PRIORITY, at),
         Field::InputInterface => meta(list, expr::META_IIFNAME, at),
         Field::OutputInterface => meta(list, expr::META_OIFNAME, at),
-        Field::Saddr(Family::V4) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 12, field.len(), at),
+        Field::Saddr(Family::V4) => {
+            payload(list, expr::PAYLOAD_NETWORK_HEADER, 12, field.len(), at);
+        }
         Field::Saddr(Family::V6) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 8, field.len(), at),
-        Field::Daddr(Family::V4) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 16, field.len(), at),
-        Field::Daddr(Family::V6) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 24, field.len(), at),
+        Field::Daddr(Family::V4) => {
+            payload(list, expr::PAYLOAD_NETWORK_HEADER, 16, field.len(), at);
+        }
+        Field::Daddr(Family::V6) => {
+            payload(list, expr::PAYLOAD_NETWORK_HEADER, 24, field.len(), at);
+        }
         Field::DaddrMasked(family) => {
             load(list, Field::Daddr(family), at);
             mask(list, &[0; 16][..usize::from(family.address_len())], at);
@@ -189,7 +231,9 @@ fn load(list: &mut Writer<'_>, field: Field, at: Register) {
             load(list, Field::OriginalDaddr(family), at);
             mask(list, &[0; 16][..usize::from(family.address_len())], at);
         }
-        Field::OriginalDport => conntrack(list, expr::CT_PROTO_DST, Some(expr::CT_DIR_ORIGINAL), at),
+        Field::OriginalDport => {
+            conntrack(list, expr::CT_PROTO_DST, Some(expr::CT_DIR_ORIGINAL), at);
+        }
         Field::SaddrType => expression(list, "fib", |attributes| {
             attributes.u32(expr::FIB_FLAGS, expr::FIB_FLAG_SADDR);
             attributes.u32(expr::FIB_RESULT, expr::FIB_RESULT_ADDRTYPE);
@@ -225,7 +269,11 @@ const fn after(at: Register, field: Field) -> Register {
 /// The kernel's number of a 32-bit register: `NFT_REG32_00` is 8. Where one begins a 128-bit register it is written as
 /// that one (1 to 4), as nft does.
 const fn register(number: Register) -> u32 {
-    if number.is_multiple_of(4) { 1 + number / 4 } else { 8 + number }
+    if number.is_multiple_of(4) {
+        1 + number / 4
+    } else {
+        8 + number
+    }
 }
 
 /// The family's number in the kernel.
@@ -304,7 +352,9 @@ pub(super) fn mask(list: &mut Writer<'_>, mask: &[u8], at: Register) {
         #[allow(clippy::cast_possible_truncation)]
         attributes.u32(expr::BITWISE_LEN, mask.len() as u32);
         attributes.nested(expr::BITWISE_MASK, |data| data.bytes(data::VALUE, mask));
-        attributes.nested(expr::BITWISE_XOR, |data| data.bytes(data::VALUE, &[0; 16][..mask.len()]));
+        attributes.nested(expr::BITWISE_XOR, |data| {
+            data.bytes(data::VALUE, &[0; 16][..mask.len()]);
+        });
     });
 }
 
@@ -341,7 +391,12 @@ fn load_flags(list: &mut Writer<'_>, flags: &[Flag]) {
 
 /// Stores the key at [`FIRST`] in a set, or with the data at `data` in a map, or refreshes it, for so many milliseconds, or for
 /// the timeout of the set.
-pub(super) fn update(list: &mut Writer<'_>, set: &str, data: Option<Register>, timeout: Option<u64>) {
+pub(super) fn update(
+    list: &mut Writer<'_>,
+    set: &str,
+    data: Option<Register>,
+    timeout: Option<u64>,
+) {
     expression(list, "dynset", |attributes| {
         attributes.u32(expr::DYNSET_SREG_KEY, register(FIRST));
         if let Some(data) = data {
@@ -373,7 +428,9 @@ fn reject(list: &mut Writer<'_>, kind: u32, code: u8) {
 fn immediate(list: &mut Writer<'_>, code: i32, chain: Option<&str>) {
     expression(list, "immediate", |attributes| {
         attributes.u32(expr::IMMEDIATE_DREG, 0);
-        attributes.nested(expr::IMMEDIATE_DATA, |data| write_verdict(data, code, chain));
+        attributes.nested(expr::IMMEDIATE_DATA, |data| {
+            write_verdict(data, code, chain);
+        });
     });
 }
 

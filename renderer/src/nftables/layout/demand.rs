@@ -42,7 +42,10 @@ impl DemandChain {
     pub(crate) fn by_name(name: &str) -> Option<Self> {
         let learn = || LearnChain::by_name(name).map(Self::Learn);
         let base = || BaseChain::by_name(name).map(Self::Base);
-        let chain = PickChain::by_name(name).map(Self::Pick).or_else(learn).or_else(base)?;
+        let chain = PickChain::by_name(name)
+            .map(Self::Pick)
+            .or_else(learn)
+            .or_else(base)?;
         // Only the canonical spelling is ours: no leading zero, no sign.
         (chain.to_string() == name).then_some(chain)
     }
@@ -94,21 +97,37 @@ mod tests {
     fn chain_names_are_parsed_back_and_others_refused() {
         for family in Family::ALL {
             for node_port in [false, true] {
-                let learn = DemandChain::Learn(LearnChain { family, node_port, timeout: 10_800 });
+                let learn = DemandChain::Learn(LearnChain {
+                    family,
+                    node_port,
+                    timeout: 10_800,
+                });
                 assert_eq!(DemandChain::by_name(&learn.to_string()), Some(learn));
                 let (of, number) = learn.number().unwrap();
-                assert_eq!(LearnChain::by_number(of, number).map(DemandChain::Learn), Some(learn));
+                assert_eq!(
+                    LearnChain::by_number(of, number).map(DemandChain::Learn),
+                    Some(learn)
+                );
                 for (external_slots, choice, slots) in [
                     (None, Choice::Random, 1),
                     (Some(0), Choice::Sticky, 2),
                     (None, Choice::Client, 1021),
                     (Some(12), Choice::Client, 3),
                 ] {
-                    let pick = PickChain { family, node_port, choice, slots, external_slots };
+                    let pick = PickChain {
+                        family,
+                        node_port,
+                        choice,
+                        slots,
+                        external_slots,
+                    };
                     let pick = DemandChain::Pick(pick);
                     assert_eq!(DemandChain::by_name(&pick.to_string()), Some(pick));
                     let (of, number) = pick.number().unwrap();
-                    assert_eq!(PickChain::by_number(of, number).map(DemandChain::Pick), Some(pick));
+                    assert_eq!(
+                        PickChain::by_number(of, number).map(DemandChain::Pick),
+                        Some(pick)
+                    );
                 }
             }
         }

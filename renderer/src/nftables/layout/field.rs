@@ -93,7 +93,9 @@ impl fmt::Display for Field {
             Self::OutputInterface => f.write_str("oifname"),
             Self::Saddr(family) => write!(f, "{} saddr", family.nft()),
             Self::Daddr(family) => write!(f, "{} daddr", family.nft()),
-            Self::DaddrMasked(family) => write!(f, "{} daddr & {}", family.nft(), family.unspecified()),
+            Self::DaddrMasked(family) => {
+                write!(f, "{} daddr & {}", family.nft(), family.unspecified())
+            }
             Self::Dport => f.write_str("th dport"),
             Self::Sport => f.write_str("th sport"),
             Self::CtState => f.write_str("ct state"),
@@ -101,13 +103,22 @@ impl fmt::Display for Field {
             Self::CtProtocol => f.write_str("ct protocol"),
             Self::OriginalDaddr(family) => write!(f, "ct original {} daddr", family.nft()),
             Self::OriginalDaddrMasked(family) => {
-                write!(f, "ct original {} daddr & {}", family.nft(), family.unspecified())
+                write!(
+                    f,
+                    "ct original {} daddr & {}",
+                    family.nft(),
+                    family.unspecified()
+                )
             }
             Self::OriginalDport => f.write_str("ct original proto-dst"),
             Self::SaddrType => f.write_str("fib saddr type"),
             Self::Random(modulus) => write!(f, "numgen random mod {modulus}"),
             Self::ClientHash(family, modulus) => {
-                write!(f, "jhash {} saddr mod {modulus} seed {CLIENT_HASH_SEED:#x}", family.nft())
+                write!(
+                    f,
+                    "jhash {} saddr mod {modulus} seed {CLIENT_HASH_SEED:#x}",
+                    family.nft()
+                )
             }
         }
     }

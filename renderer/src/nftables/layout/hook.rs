@@ -18,7 +18,11 @@ pub(crate) struct Hook {
 
 impl Hook {
     pub(super) const fn nat(number: u32, priority: i32) -> Self {
-        Self { kind: "nat", number, priority }
+        Self {
+            kind: "nat",
+            number,
+            priority,
+        }
     }
 
     /// At the priority "filter".
@@ -27,7 +31,11 @@ impl Hook {
     }
 
     pub(super) const fn filter_at(number: u32, priority: i32) -> Self {
-        Self { kind: "filter", number, priority }
+        Self {
+            kind: "filter",
+            number,
+            priority,
+        }
     }
 
     /// The name of the hook in nft's language.

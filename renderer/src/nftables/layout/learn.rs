@@ -24,7 +24,12 @@ pub(crate) struct LearnChain {
 impl fmt::Display for LearnChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node_port = if self.node_port { "-node-port" } else { "" };
-        write!(f, "learn{node_port}-v{}-{}", self.family.digit(), self.timeout)
+        write!(
+            f,
+            "learn{node_port}-v{}-{}",
+            self.family.digit(),
+            self.timeout
+        )
     }
 }
 
@@ -45,16 +50,28 @@ impl LearnChain {
     /// The chain of this number; none if it is not the number of such a chain.
     pub(crate) fn by_number(family: Family, number: u32) -> Option<Self> {
         let timeout = Some(number & Self::MAX_TIMEOUT).filter(|timeout| *timeout > 0)?;
-        Some(Self { family, node_port: number & NODE_PORT != 0, timeout })
+        Some(Self {
+            family,
+            node_port: number & NODE_PORT != 0,
+            timeout,
+        })
     }
 
     /// The chain of this name; none if it is not the name of such a chain.
     pub(super) fn by_name(name: &str) -> Option<Self> {
         let (rest, timeout) = name.strip_prefix("learn")?.rsplit_once('-')?;
-        let (node_port, rest) = rest.strip_prefix("-node-port").map_or((false, rest), |rest| (true, rest));
-        let family = Family::ALL.into_iter().find(|family| rest == format!("-v{}", family.digit()))?;
+        let (node_port, rest) = rest
+            .strip_prefix("-node-port")
+            .map_or((false, rest), |rest| (true, rest));
+        let family = Family::ALL
+            .into_iter()
+            .find(|family| rest == format!("-v{}", family.digit()))?;
         let timeout = timeout.parse().ok().filter(|timeout| *timeout > 0)?;
-        Some(Self { family, node_port, timeout })
+        Some(Self {
+            family,
+            node_port,
+            timeout,
+        })
     }
 
     pub(super) fn rules(self) -> Vec<Rule> {
@@ -62,7 +79,12 @@ impl LearnChain {
         let mut key = original_frontend(family, self.node_port);
         key.push(Field::Saddr(family));
         let data = vec![Field::Daddr(family), Field::Dport];
-        let remember = Update { map: self.memory(), key, timeout: self.timeout, data };
+        let remember = Update {
+            map: self.memory(),
+            key,
+            timeout: self.timeout,
+            data,
+        };
         vec![rule(
             "Writes the entry anew, so that its time counts from the last new connection. The packet's priority is put back \
              first: it held the number of this chain.",

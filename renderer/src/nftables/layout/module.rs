@@ -84,20 +84,30 @@ impl KernelModule {
 
     /// Adds the messages that create a table with one chain per module, named after it, and that remove the table again.
     pub(crate) fn write_trial(batch: &mut Batch, name: &'static str) {
-        batch.create(msg::NEWTABLE, "a table to try which modules the kernel has", |message| {
-            message.text(table::NAME, name);
-        });
+        batch.create(
+            msg::NEWTABLE,
+            "a table to try which modules the kernel has",
+            |message| {
+                message.text(table::NAME, name);
+            },
+        );
         for module in Self::ALL {
             let hook = (module == Self::ChainNat).then_some(Hook::nat(PREROUTING, PRIORITY_DSTNAT));
             write_chain_of(batch, name, module.name(), hook);
-            let Some(statement) = module.statement() else { continue };
+            let Some(statement) = module.statement() else {
+                continue;
+            };
             batch.append(msg::NEWRULE, module.name(), |message| {
                 message.text(rule::TABLE, name);
                 message.text(rule::CHAIN, module.name());
-                message.nested(rule::EXPRESSIONS, |list| write_statements(&[statement], 0, list));
+                message.nested(rule::EXPRESSIONS, |list| {
+                    write_statements(&[statement], 0, list);
+                });
             });
         }
-        batch.delete(msg::DELTABLE, "that table", |message| message.text(table::NAME, name));
+        batch.delete(msg::DELTABLE, "that table", |message| {
+            message.text(table::NAME, name);
+        });
     }
 
     /// The module that a message of [`Self::write_trial`] needs.
@@ -122,10 +132,12 @@ mod tests {
         let lines = file.lines().filter(|line| !line.starts_with('#'));
         // The first two belong to no expression. Counters are a part of nf_tables in newer kernels, and what only some services need
         // may be missing: systemd would report a module that it does not find at each boot.
-        let is_loaded = |module: &KernelModule| *module != KernelModule::Counter && !module.is_optional();
+        let is_loaded =
+            |module: &KernelModule| *module != KernelModule::Counter && !module.is_optional();
         let modules = KernelModule::ALL.into_iter().filter(is_loaded);
-        let desired =
-            ["nf_tables", "nf_conntrack_netlink"].into_iter().chain(modules.map(KernelModule::name));
+        let desired = ["nf_tables", "nf_conntrack_netlink"]
+            .into_iter()
+            .chain(modules.map(KernelModule::name));
         assert_eq!(lines.collect::<Vec<_>>(), desired.collect::<Vec<_>>());
     }
 }

@@ -97,7 +97,9 @@ impl Part {
 
     const fn byte_order(self) -> u32 {
         match self {
-            Self::Slot | Self::Priority | Self::InputInterface | Self::OutputInterface => BYTEORDER_HOST,
+            Self::Slot | Self::Priority | Self::InputInterface | Self::OutputInterface => {
+                BYTEORDER_HOST
+            }
             Self::Daddr(_) | Self::Saddr(_) | Self::L4Proto | Self::Dport | Self::Sport => {
                 BYTEORDER_BIG_ENDIAN
             }
@@ -108,7 +110,10 @@ impl Part {
     fn expression(self) -> Vec<u8> {
         // Payload: protocol description and field; nft's numbers for ip, ip6, th and their fields.
         let payload = |description: u32, field: u32| {
-            expression(EXPR_PAYLOAD, &[number(0, description), number(1, field)].concat())
+            expression(
+                EXPR_PAYLOAD,
+                &[number(0, description), number(1, field)].concat(),
+            )
         };
         // The only item is the meta key: `NFT_META_L4PROTO` and so on.
         let meta = |key: u32| expression(EXPR_META, &number(0, key));
@@ -124,7 +129,10 @@ impl Part {
             Self::InputInterface => meta(expr::META_IIFNAME),
             Self::OutputInterface => meta(expr::META_OIFNAME),
             // Type (random), modulus, offset.
-            Self::Slot => expression(EXPR_NUMGEN, &[number(0, 1), number(1, 2), number(2, 0)].concat()),
+            Self::Slot => expression(
+                EXPR_NUMGEN,
+                &[number(0, 1), number(1, 2), number(2, 0)].concat(),
+            ),
         }
     }
 }
@@ -141,14 +149,19 @@ pub(super) const INET_PROTOCOL: u32 = 12;
 
 /// nft's number for the data type of parts; a concatenation packs them at six bits each.
 pub(super) fn datatype(parts: &[Part]) -> u32 {
-    parts.iter().fold(0, |packed, part| packed << 6 | part.datatype())
+    parts
+        .iter()
+        .fold(0, |packed, part| packed << 6 | part.datatype())
 }
 
 /// Bytes of parts; each of several is padded to four.
 pub(super) fn len(parts: &[Part]) -> u32 {
     match parts {
         [part] => part.len(),
-        _ => parts.iter().map(|part| part.len().next_multiple_of(4)).sum(),
+        _ => parts
+            .iter()
+            .map(|part| part.len().next_multiple_of(4))
+            .sum(),
     }
 }
 
@@ -177,13 +190,22 @@ pub(super) fn userdata(key: &[Part], data: Option<&Data>, by: DeclaredBy) -> Vec
         (DeclaredBy::Type, [_]) => Vec::new(),
         (DeclaredBy::Type, _) => item(KEY_TYPEOF, &concatenation(&[])),
     };
-    let Some(data) = data else { return [key_order, key].concat() };
+    let Some(data) = data else {
+        return [key_order, key].concat();
+    };
     let (order, data) = match data {
         Data::Parts(parts) => (byte_order(parts), expressions(parts)),
         Data::Verdict => (BYTEORDER_NONE, VERDICT.to_vec()),
     };
     let data_order = number(DATA_BYTEORDER, order);
-    [key_order, data_order, key, item(DATA_TYPEOF, &data), number(DATA_INTERVAL, 0)].concat()
+    [
+        key_order,
+        data_order,
+        key,
+        item(DATA_TYPEOF, &data),
+        number(DATA_INTERVAL, 0),
+    ]
+    .concat()
 }
 
 fn byte_order(parts: &[Part]) -> u32 {
@@ -202,13 +224,20 @@ fn expressions(parts: &[Part]) -> Vec<u8> {
 
 /// A concatenation of expressions.
 fn concatenation(parts: &[Part]) -> Vec<u8> {
-    let items: Vec<u8> = (0..).zip(parts).flat_map(|(index, part)| item(index, &part.expression())).collect();
+    let items: Vec<u8> = (0..)
+        .zip(parts)
+        .flat_map(|(index, part)| item(index, &part.expression()))
+        .collect();
     expression(EXPR_CONCAT, &items)
 }
 
 /// The user data of the anonymous set in `meta l4proto { … }`.
 pub(super) fn l4proto() -> Vec<u8> {
-    [number(KEY_BYTEORDER, BYTEORDER_HOST), item(KEY_TYPEOF, &Part::L4Proto.expression())].concat()
+    [
+        number(KEY_BYTEORDER, BYTEORDER_HOST),
+        item(KEY_TYPEOF, &Part::L4Proto.expression()),
+    ]
+    .concat()
 }
 
 fn expression(kind: u32, data: &[u8]) -> Vec<u8> {

@@ -53,8 +53,14 @@ impl fmt::Display for PickChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node_port = if self.node_port { "-node-port" } else { "" };
         let choice = self.choice.infix();
-        write!(f, "pick{choice}{node_port}-v{}-{}", self.family.digit(), self.slots)?;
-        self.external_slots.map_or(Ok(()), |slots| write!(f, "{EXTERNAL_INFIX}{slots}"))
+        write!(
+            f,
+            "pick{choice}{node_port}-v{}-{}",
+            self.family.digit(),
+            self.slots
+        )?;
+        self.external_slots
+            .map_or(Ok(()), |slots| write!(f, "{EXTERNAL_INFIX}{slots}"))
     }
 }
 
@@ -76,20 +82,34 @@ const NODE_PORT: u32 = 1 << 31;
 impl PickChain {
     /// The number by which the frontends of a family name the chain: the same in every table, and never 0.
     pub(crate) fn number(self) -> u32 {
-        let choice = Choice::ALL.into_iter().zip(0..).find(|(choice, _)| *choice == self.choice);
+        let choice = Choice::ALL
+            .into_iter()
+            .zip(0..)
+            .find(|(choice, _)| *choice == self.choice);
         let choice = choice.map_or(0, |(_, number)| number);
         let external_slots = self.external_slots.map_or(0, |slots| slots + 1);
-        debug_assert!(self.slots <= MAX_SLOTS && external_slots <= EXTERNAL_MASK, "{self} has no number");
+        debug_assert!(
+            self.slots <= MAX_SLOTS && external_slots <= EXTERNAL_MASK,
+            "{self} has no number"
+        );
         let node_port = if self.node_port { NODE_PORT } else { 0 };
         node_port | choice << CHOICE_SHIFT | external_slots << EXTERNAL_SHIFT | self.slots
     }
 
     /// The chain of this number; none if it is not the number of a pick chain.
     pub(crate) fn by_number(family: Family, number: u32) -> Option<Self> {
-        let choice = Choice::ALL.into_iter().nth((number >> CHOICE_SHIFT & CHOICE_MASK) as usize)?;
+        let choice = Choice::ALL
+            .into_iter()
+            .nth((number >> CHOICE_SHIFT & CHOICE_MASK) as usize)?;
         let slots = Some(number & MAX_SLOTS).filter(|slots| *slots > 0)?;
         let external_slots = (number >> EXTERNAL_SHIFT & EXTERNAL_MASK).checked_sub(1);
-        Some(Self { family, node_port: number & NODE_PORT != 0, choice, slots, external_slots })
+        Some(Self {
+            family,
+            node_port: number & NODE_PORT != 0,
+            choice,
+            slots,
+            external_slots,
+        })
     }
 
     /// The chain of this name; none if it is not the name of a pick chain.
@@ -100,13 +120,26 @@ impl PickChain {
             None => (rest, None),
         };
         let (rest, slots) = rest.rsplit_once('-')?;
-        let of_choice = |choice: &Choice| rest.strip_prefix(choice.infix()).map(|rest| (*choice, rest));
+        let of_choice = |choice: &Choice| {
+            rest.strip_prefix(choice.infix())
+                .map(|rest| (*choice, rest))
+        };
         let mut choices = Choice::ALL.iter().rev();
         let (choice, rest) = choices.find_map(of_choice)?;
-        let (node_port, rest) = rest.strip_prefix("-node-port").map_or((false, rest), |rest| (true, rest));
-        let family = Family::ALL.into_iter().find(|family| rest == format!("-v{}", family.digit()))?;
+        let (node_port, rest) = rest
+            .strip_prefix("-node-port")
+            .map_or((false, rest), |rest| (true, rest));
+        let family = Family::ALL
+            .into_iter()
+            .find(|family| rest == format!("-v{}", family.digit()))?;
         let slots = slots.parse().ok().filter(|slots| *slots > 0)?;
-        Some(Self { family, node_port, choice, slots, external_slots })
+        Some(Self {
+            family,
+            node_port,
+            choice,
+            slots,
+            external_slots,
+        })
     }
 
     /// The slots of a client, and their map.
@@ -149,10 +182,17 @@ impl PickChain {
                 rules.extend(recall());
                 let reason = "External clients get backends of this node.";
                 rules.push(draw(reason, true, from_external_client(self.family)));
-                rules.push(from_external("Their slot is empty: no other backend is for them.", Drop));
+                rules.push(from_external(
+                    "Their slot is empty: no other backend is for them.",
+                    Drop,
+                ));
             }
         }
-        rules.push(draw("Selects one of the slots; each has a backend.", false, Vec::new()));
+        rules.push(draw(
+            "Selects one of the slots; each has a backend.",
+            false,
+            Vec::new(),
+        ));
         if let Some(first) = rules.first_mut() {
             first.statements.insert(0, ResetPriority);
         }

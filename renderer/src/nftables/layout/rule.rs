@@ -206,33 +206,60 @@ impl Display for Statement {
         let key = |key: &Key| joined(key, " . ");
         match self {
             Self::Match(field, comparison, constant) => write!(f, "{field} {comparison}{constant}"),
-            Self::MatchProtocols => write!(f, "{} {{ {} }}", Field::L4Proto, joined(&PROTOCOLS, ", ")),
+            Self::MatchProtocols => {
+                write!(f, "{} {{ {} }}", Field::L4Proto, joined(&PROTOCOLS, ", "))
+            }
             Self::MatchAny(flags) => {
                 let fields = flags.iter().map(|flag| flag.field());
-                let field = fields.take(1).map(|field| field.to_string()).collect::<String>();
+                let field = fields
+                    .take(1)
+                    .map(|field| field.to_string())
+                    .collect::<String>();
                 write!(f, "{field} {}", joined(flags, ","))
             }
-            Self::MatchOnly { unset, set } => write!(f, "{} & ({unset} | {set}) == {set}", set.field()),
+            Self::MatchOnly { unset, set } => {
+                write!(f, "{} & ({unset} | {set}) == {set}", set.field())
+            }
             Self::MatchSet(fields, comparison, set) => {
                 write!(f, "{} {comparison}@{}", key(fields), name(set))
             }
             Self::ResetPriority => write!(f, "{} set none", Field::Priority),
             Self::SetPriority(fields, map) => {
-                write!(f, "{} set {} map @{}", Field::Priority, key(fields), name(map))
+                write!(
+                    f,
+                    "{} set {} map @{}",
+                    Field::Priority,
+                    key(fields),
+                    name(map)
+                )
             }
             Self::Vmap(fields, map) => write!(f, "{} vmap @{}", key(fields), name(map)),
             Self::Dnat(family, fields, map) => {
                 write!(f, "dnat {} to {}", family.nft(), key(fields))?;
                 map.map_or(Ok(()), |map| write!(f, " map @{}", map.name()))
             }
-            Self::Update { map, key: fields, timeout, data } => {
+            Self::Update {
+                map,
+                key: fields,
+                timeout,
+                data,
+            } => {
                 let (fields, data) = (key(fields), key(data));
-                write!(f, "update @{} {{ {fields} timeout {timeout}s : {data} }}", name(map))
+                write!(
+                    f,
+                    "update @{} {{ {fields} timeout {timeout}s : {data} }}",
+                    name(map)
+                )
             }
             Self::Record(set, fields) => write!(f, "update @{} {{ {} }}", name(set), key(fields)),
             Self::Snat(family, field) => write!(f, "snat {} to {field}", family.nft()),
             Self::SnatByMap(family, field, map) => {
-                write!(f, "snat {} to {field} map @{} fully-random", family.nft(), name(map))
+                write!(
+                    f,
+                    "snat {} to {field} map @{} fully-random",
+                    family.nft(),
+                    name(map)
+                )
             }
             Self::Masquerade => f.write_str("masquerade fully-random"),
             Self::RejectWithTcpReset => f.write_str("reject with tcp reset"),
@@ -247,5 +274,9 @@ impl Display for Statement {
 }
 
 fn joined(items: &[impl Display], separator: &str) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+    items
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(separator)
 }

@@ -11,8 +11,8 @@ use super::{
         Comparison::{Is, IsNot},
         Constant, Flag, Key, Rule,
         Statement::{
-            self, Accept, Drop, Goto, Jump, Masquerade, Match, MatchAny, MatchProtocols, MatchSet, Record,
-            Reject, RejectWithTcpReset, SetPriority, Snat, SnatByMap, Vmap,
+            self, Accept, Drop, Goto, Jump, Masquerade, Match, MatchAny, MatchProtocols, MatchSet,
+            Record, Reject, RejectWithTcpReset, SetPriority, Snat, SnatByMap, Vmap,
         },
     },
 };
@@ -43,14 +43,22 @@ pub(crate) struct Chain {
 pub(crate) fn chains() -> &'static [Chain] {
     static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
         let (v4, v6) = (family_chains(Family::V4), family_chains(Family::V6));
-        [reject_now()].into_iter().chain(v4).chain(v6).chain(shared_chains()).collect()
+        [reject_now()]
+            .into_iter()
+            .chain(v4)
+            .chain(v6)
+            .chain(shared_chains())
+            .collect()
     });
     &CHAINS
 }
 
 /// A rule, with the reason for it.
 pub(super) fn rule(reason: &'static str, parts: impl IntoIterator<Item = Vec<Statement>>) -> Rule {
-    Rule { reason, statements: parts.into_iter().flatten().collect() }
+    Rule {
+        reason,
+        statements: parts.into_iter().flatten().collect(),
+    }
 }
 
 fn reject_now() -> Chain {
@@ -65,7 +73,10 @@ fn reject_now() -> Chain {
                  within moments: its client tries again, and must not get an error.",
                 [vec![tcp(), MatchAny(&[Flag::StatusConfirmed]), Drop]],
             ),
-            rule("TCP clients expect a reset from a closed port.", [vec![tcp(), RejectWithTcpReset]]),
+            rule(
+                "TCP clients expect a reset from a closed port.",
+                [vec![tcp(), RejectWithTcpReset]],
+            ),
             rule("All others get an ICMP error.", [vec![Reject]]),
         ],
     }
@@ -73,7 +84,14 @@ fn reject_now() -> Chain {
 
 /// The chains that exist once per family.
 fn family_chains(family: Family) -> Vec<Chain> {
-    [choose(family), refuse(family), masquerade(family), guard(family), learn(family)].concat()
+    [
+        choose(family),
+        refuse(family),
+        masquerade(family),
+        guard(family),
+        learn(family),
+    ]
+    .concat()
 }
 
 /// Choosing a backend, or refusing what has none.
@@ -86,20 +104,34 @@ fn choose(family: Family) -> Vec<Chain> {
         [
             rule(
                 "It has no backend on any node.",
-                [vec![is_in(family, key, SetKind::NoEndpoints), refuse(Refusal::NoEndpoints)]],
+                [vec![
+                    is_in(family, key, SetKind::NoEndpoints),
+                    refuse(Refusal::NoEndpoints),
+                ]],
             ),
             rule(
                 "It has backends on other nodes, but the policy allows only backends of this one.",
-                [vec![is_in(family, key, SetKind::NoLocalEndpoints), refuse(Refusal::Policy)]],
+                [vec![
+                    is_in(family, key, SetKind::NoLocalEndpoints),
+                    refuse(Refusal::Policy),
+                ]],
             ),
         ]
     };
     let left = [
         rule(
             "Routes lead to the backends; without this rule its cluster IP would be dropped as unknown.",
-            [vec![is_in(family, &frontend, SetKind::RoutedFrontends), Accept]],
+            [vec![
+                is_in(family, &frontend, SetKind::RoutedFrontends),
+                Accept,
+            ]],
         ),
-        to_node_ports(family, "It may be a node port.", &daddr, named!(family, "check-node-ports")),
+        to_node_ports(
+            family,
+            "It may be a node port.",
+            &daddr,
+            named!(family, "check-node-ports"),
+        ),
     ];
     vec![
         plain(
@@ -123,7 +155,10 @@ fn choose(family: Family) -> Vec<Chain> {
         plain(
             named!(family, "node-ports"),
             "The same for node ports.",
-            vec![rule("One element serves all addresses of the node.", [pick(&node_port)])],
+            vec![rule(
+                "One element serves all addresses of the node.",
+                [pick(&node_port)],
+            )],
         ),
         plain(
             named!(family, "check"),
@@ -175,7 +210,9 @@ impl Refusal {
         match self {
             Self::NoEndpoints => "Rejects an attempt since there is no backend, and counts it.",
             Self::Policy => "Drops an attempt since no backend is on this node, and counts it.",
-            Self::SourceRanges => "Drops an attempt since its client is in no source range, and counts it.",
+            Self::SourceRanges => {
+                "Drops an attempt since its client is in no source range, and counts it."
+            }
         }
     }
 
@@ -194,14 +231,31 @@ fn refuse(family: Family) -> Vec<Chain> {
     attempt.extend([Field::Saddr(family), Field::Sport]);
     let remember = || record(SetKind::RefusedClients, &attempt);
     let chain = |refusal: Refusal, node_port| {
-        let repeated = vec![is_in(family, &attempt, SetKind::RefusedClients), remember(), refusal.verdict()];
-        let counted = vec![record(refusal.tally(), &frontend(family, node_port)), remember()];
+        let repeated = vec![
+            is_in(family, &attempt, SetKind::RefusedClients),
+            remember(),
+            refusal.verdict(),
+        ];
+        let counted = vec![
+            record(refusal.tally(), &frontend(family, node_port)),
+            remember(),
+        ];
         plain(
             refusal.chain(family, node_port),
-            if node_port { "The same for node ports." } else { refusal.comment() },
+            if node_port {
+                "The same for node ports."
+            } else {
+                refusal.comment()
+            },
             vec![
-                rule("The client repeats an attempt that was counted.", [repeated]),
-                rule("An attempt; if a set is full the rule ends, and no packet is let in.", [counted]),
+                rule(
+                    "The client repeats an attempt that was counted.",
+                    [repeated],
+                ),
+                rule(
+                    "An attempt; if a set is full the rule ends, and no packet is let in.",
+                    [counted],
+                ),
                 rule("Refuses it.", [vec![refusal.verdict()]]),
             ],
         )
@@ -216,15 +270,28 @@ fn refuse(family: Family) -> Vec<Chain> {
 fn masquerade(family: Family) -> Vec<Chain> {
     let [frontend, node_port] = [false, true].map(|node_port| original_frontend(family, node_port));
     let (daddr, saddr) = (vec![Field::Daddr(family)], vec![Field::Saddr(family)]);
-    let (original_daddr, interface) = (vec![Field::OriginalDaddr(family)], vec![Field::InputInterface]);
+    let (original_daddr, interface) = (
+        vec![Field::OriginalDaddr(family)],
+        vec![Field::InputInterface],
+    );
     let masquerade_now = Goto(named!(family, "masquerade-now"));
     let always = |key: &Key| {
-        let then =
-            vec![MatchProtocols, is_in(family, key, SetKind::MasqueradeAlways), masquerade_now.clone()];
-        rule("With policy Cluster the backend may be on another node.", [then])
+        let then = vec![
+            MatchProtocols,
+            is_in(family, key, SetKind::MasqueradeAlways),
+            masquerade_now.clone(),
+        ];
+        rule(
+            "With policy Cluster the backend may be on another node.",
+            [then],
+        )
     };
     let local = |reason, key: &Key| {
-        let then = vec![MatchProtocols, is_in(family, key, SetKind::MasqueradeLocal), masquerade_now.clone()];
+        let then = vec![
+            MatchProtocols,
+            is_in(family, key, SetKind::MasqueradeLocal),
+            masquerade_now.clone(),
+        ];
         rule(reason, [from_node(family), then])
     };
     let both_ends = vec![Field::Saddr(family), Field::Daddr(family)];
@@ -235,7 +302,10 @@ fn masquerade(family: Family) -> Vec<Chain> {
             vec![
                 rule(
                     "A pod that connects to itself would reply to itself directly.",
-                    [vec![is_in(family, &both_ends, SetKind::Hairpin), masquerade_now.clone()]],
+                    [vec![
+                        is_in(family, &both_ends, SetKind::Hairpin),
+                        masquerade_now.clone(),
+                    ]],
                 ),
                 rule(
                     "The reply to a client that is no pod of this node may not return through this node.",
@@ -259,7 +329,10 @@ fn masquerade(family: Family) -> Vec<Chain> {
                     &original_daddr,
                     named!(family, "masquerade-node-ports"),
                 ),
-                local("With policy Local clients keep their address, except this node itself.", &frontend),
+                local(
+                    "With policy Local clients keep their address, except this node itself.",
+                    &frontend,
+                ),
             ],
         ),
         plain(
@@ -268,7 +341,10 @@ fn masquerade(family: Family) -> Vec<Chain> {
              has.",
             vec![
                 always(&node_port),
-                local("An external address that the node has, with policy Local.", &frontend),
+                local(
+                    "An external address that the node has, with policy Local.",
+                    &frontend,
+                ),
                 local("A node port with policy Local.", &node_port),
             ],
         ),
@@ -279,7 +355,10 @@ fn masquerade(family: Family) -> Vec<Chain> {
             vec![
                 rule(
                     "The destination is in the cluster, or is reached without masquerading.",
-                    [vec![is_in(family, &daddr, SetKind::NonMasqueradeCidrs), Accept]],
+                    [vec![
+                        is_in(family, &daddr, SetKind::NonMasqueradeCidrs),
+                        Accept,
+                    ]],
                 ),
                 rule(
                     "Routes lead to backends in the cluster.",
@@ -287,11 +366,17 @@ fn masquerade(family: Family) -> Vec<Chain> {
                 ),
                 rule(
                     "Outside the cluster there is no route to the address of a pod.",
-                    [vec![is_in(family, &saddr, SetKind::Pods), masquerade_now.clone()]],
+                    [vec![
+                        is_in(family, &saddr, SetKind::Pods),
+                        masquerade_now.clone(),
+                    ]],
                 ),
                 rule(
                     "The same by interface.",
-                    [vec![is_in(family, &interface, SetKind::PodInterfaces), masquerade_now.clone()]],
+                    [vec![
+                        is_in(family, &interface, SetKind::PodInterfaces),
+                        masquerade_now.clone(),
+                    ]],
                 ),
             ],
         ),
@@ -347,8 +432,16 @@ fn guard(family: Family) -> Vec<Chain> {
              translated.",
             vec![
                 closed("A cluster IP, on any port.", &daddr, SetKind::ClusterIps),
-                closed("An external address with policy Cluster.", &frontend, SetKind::MasqueradeAlways),
-                closed("An external address with policy Local.", &frontend, SetKind::MasqueradeLocal),
+                closed(
+                    "An external address with policy Cluster.",
+                    &frontend,
+                    SetKind::MasqueradeAlways,
+                ),
+                closed(
+                    "An external address with policy Local.",
+                    &frontend,
+                    SetKind::MasqueradeLocal,
+                ),
                 to_node_ports(
                     family,
                     "It may be a node port.",
@@ -361,7 +454,11 @@ fn guard(family: Family) -> Vec<Chain> {
             named!(family, "interfaces-node-ports"),
             "The same for node ports.",
             vec![
-                closed("With policy Cluster.", &node_port, SetKind::MasqueradeAlways),
+                closed(
+                    "With policy Cluster.",
+                    &node_port,
+                    SetKind::MasqueradeAlways,
+                ),
                 closed("With policy Local.", &node_port, SetKind::MasqueradeLocal),
             ],
         ),
@@ -371,10 +468,16 @@ fn guard(family: Family) -> Vec<Chain> {
              in the key of an interval set is conntrack's: for meta l4proto nft up to 1.0.6 adds a byte-order \
              conversion of its single byte, which hardened kernels refuse.",
             vec![
-                rule("The frontend has ranges, and the client is in none.", [check_sources(false)]),
+                rule(
+                    "The frontend has ranges, and the client is in none.",
+                    [check_sources(false)],
+                ),
                 rule(
                     "The same for a node port.",
-                    [vec![is_in(family, &daddr, SetKind::NodeIps)], check_sources(true)],
+                    [
+                        vec![is_in(family, &daddr, SetKind::NodeIps)],
+                        check_sources(true),
+                    ],
                 ),
             ],
         ),
@@ -396,19 +499,32 @@ fn learn(family: Family) -> Vec<Chain> {
             "Stores the backend of a client; after destinations are translated.",
             vec![
                 remember("The timeout of the frontend leads to a chain.", &frontend),
-                to_node_ports(family, was_node_port, &original_daddr, named!(family, "learn-node-ports")),
+                to_node_ports(
+                    family,
+                    was_node_port,
+                    &original_daddr,
+                    named!(family, "learn-node-ports"),
+                ),
             ],
         ),
         plain(
             named!(family, "learn-node-ports"),
             "The same for node ports.",
-            vec![remember("One element serves all addresses of the node.", &node_port)],
+            vec![remember(
+                "One element serves all addresses of the node.",
+                &node_port,
+            )],
         ),
     ]
 }
 
 const fn plain(name: &'static str, comment: &'static str, rules: Vec<Rule>) -> Chain {
-    Chain { name, comment, hook: None, rules }
+    Chain {
+        name,
+        comment,
+        hook: None,
+        rules,
+    }
 }
 
 fn is_in(family: Family, key: &Key, kind: SetKind) -> Statement {
@@ -428,26 +544,53 @@ fn goto_numbered(family: Family, key: &Key, numbers: SetKind, chains: SetKind) -
 }
 
 fn to_node_ports(family: Family, reason: &'static str, key: &Key, chain: &'static str) -> Rule {
-    rule(reason, [vec![is_in(family, key, SetKind::NodeIps), Goto(chain)]])
+    rule(
+        reason,
+        [vec![is_in(family, key, SetKind::NodeIps), Goto(chain)]],
+    )
 }
 
 /// A rule for each family.
-pub(super) fn for_each(reason: &'static str, statements: impl Fn(Family) -> Vec<Statement>) -> [Rule; 2] {
-    let reason = |family| if family == Family::V4 { reason } else { "The same for IPv6." };
+pub(super) fn for_each(
+    reason: &'static str,
+    statements: impl Fn(Family) -> Vec<Statement>,
+) -> [Rule; 2] {
+    let reason = |family| {
+        if family == Family::V4 {
+            reason
+        } else {
+            "The same for IPv6."
+        }
+    };
     Family::ALL.map(|family| rule(reason(family), [statements(family)]))
 }
 
 fn shared_chains() -> [Chain; 7] {
-    let base = |name, comment, hook, rules| Chain { name, comment, hook: Some(hook), rules };
-    let new_connections = || {
-        let reason = "The first packet of a connection; conntrack repeats the decision for all others.";
-        for_each(reason, |family| vec![of(family), Goto(named!(family, "services"))]).into()
+    let base = |name, comment, hook, rules| Chain {
+        name,
+        comment,
+        hook: Some(hook),
+        rules,
     };
-    let translated =
-        || rule("It has a backend: this rule accepts most packets of services.", [vec![dnat(), Accept]]);
+    let new_connections = || {
+        let reason =
+            "The first packet of a connection; conntrack repeats the decision for all others.";
+        for_each(reason, |family| {
+            vec![of(family), Goto(named!(family, "services"))]
+        })
+        .into()
+    };
+    let translated = || {
+        rule(
+            "It has a backend: this rule accepts most packets of services.",
+            [vec![dnat(), Accept]],
+        )
+    };
     let checked = |then: fn(&'static str) -> Statement| {
         let reason = "It may be for a service without a backend.";
-        for_each(reason, |family| vec![of(family), new(), then(named!(family, "check"))])
+        for_each(reason, |family| {
+            vec![of(family), new(), then(named!(family, "check"))]
+        })
     };
     let checked_first = || -> Vec<Rule> {
         let unknown = rule(
@@ -455,16 +598,26 @@ fn shared_chains() -> [Chain; 7] {
              ports.",
             [vec![new(), Goto("unknown-port")]],
         );
-        [translated()].into_iter().chain(checked(Jump)).chain([unknown]).collect()
+        [translated()]
+            .into_iter()
+            .chain(checked(Jump))
+            .chain([unknown])
+            .collect()
     };
     let checked_when_they_leave = || {
         let is_udp = Match(Field::L4Proto, Is, Constant::Protocol(Protocol::Udp));
         let to_itself = rule(
             "Datagrams of this node to itself are checked when they come in: rejected there, their sender gets the same error \
              as others, while here `send` would fail as forbidden.",
-            [vec![is_udp, Match(Field::OutputInterface, Is, Constant::Interface("lo")), Accept]],
+            [vec![
+                is_udp,
+                Match(Field::OutputInterface, Is, Constant::Interface("lo")),
+                Accept,
+            ]],
         );
-        let [first, rest @ ..] = &checked_first()[..] else { return Vec::new() };
+        let [first, rest @ ..] = &checked_first()[..] else {
+            return Vec::new();
+        };
         [&[first.clone(), to_itself], rest].concat()
     };
     let to = |family, kind| is_in(family, &vec![Field::Daddr(family)], kind);
@@ -512,8 +665,18 @@ fn shared_chains() -> [Chain; 7] {
             Hook::filter(INPUT),
             [translated()].into_iter().chain(checked(Goto)).collect(),
         ),
-        base("filter-forward", "Forwarded packets.", Hook::filter(FORWARD), checked_first()),
-        base("filter-output", "Packets of this node.", Hook::filter(OUTPUT), checked_when_they_leave()),
+        base(
+            "filter-forward",
+            "Forwarded packets.",
+            Hook::filter(FORWARD),
+            checked_first(),
+        ),
+        base(
+            "filter-output",
+            "Packets of this node.",
+            Hook::filter(OUTPUT),
+            checked_when_they_leave(),
+        ),
     ]
 }
 
@@ -535,8 +698,16 @@ pub(super) const fn dnat() -> Statement {
 /// The client is neither a pod of this node nor the node itself.
 pub(super) fn from_external_client(family: Family) -> Vec<Statement> {
     vec![
-        MatchSet(vec![Field::Saddr(family)], IsNot, Set::new(SetKind::Pods, family)),
-        MatchSet(vec![Field::InputInterface], IsNot, Set::new(SetKind::PodInterfaces, family)),
+        MatchSet(
+            vec![Field::Saddr(family)],
+            IsNot,
+            Set::new(SetKind::Pods, family),
+        ),
+        MatchSet(
+            vec![Field::InputInterface],
+            IsNot,
+            Set::new(SetKind::PodInterfaces, family),
+        ),
         Match(Field::SaddrType, IsNot, Constant::Local),
     ]
 }
@@ -544,7 +715,11 @@ pub(super) fn from_external_client(family: Family) -> Vec<Statement> {
 /// The client is the node itself, and its address is not in a pod range.
 fn from_node(family: Family) -> Vec<Statement> {
     vec![
-        MatchSet(vec![Field::Saddr(family)], IsNot, Set::new(SetKind::Pods, family)),
+        MatchSet(
+            vec![Field::Saddr(family)],
+            IsNot,
+            Set::new(SetKind::Pods, family),
+        ),
         Match(Field::SaddrType, Is, Constant::Local),
     ]
 }
@@ -555,12 +730,20 @@ pub(super) fn frontend(family: Family, node_port: bool) -> Key {
 }
 
 fn frontend_key(family: Family, node_port: bool, protocol: Field) -> Key {
-    let address = if node_port { Field::DaddrMasked(family) } else { Field::Daddr(family) };
+    let address = if node_port {
+        Field::DaddrMasked(family)
+    } else {
+        Field::Daddr(family)
+    };
     vec![address, protocol, Field::Dport]
 }
 
 /// The frontend that the connection's first packet was sent to.
 pub(super) fn original_frontend(family: Family, node_port: bool) -> Key {
-    let address = if node_port { Field::OriginalDaddrMasked(family) } else { Field::OriginalDaddr(family) };
+    let address = if node_port {
+        Field::OriginalDaddrMasked(family)
+    } else {
+        Field::OriginalDaddr(family)
+    };
     vec![address, Field::L4Proto, Field::OriginalDport]
 }

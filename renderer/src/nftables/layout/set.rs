@@ -245,7 +245,9 @@ impl SetKind {
                  once; this and the following are written by rules."
             }
             Self::RefusedPolicy => "The same, since the policy allows only backends of this node.",
-            Self::RefusedSourceRanges => "The same, since the client is in none of the source ranges.",
+            Self::RefusedSourceRanges => {
+                "The same, since the client is in none of the source ranges."
+            }
             Self::RefusedClients => {
                 "Attempts that were refused and counted a while ago: the same client, port and frontend again \
                  is a repetition."
@@ -253,8 +255,12 @@ impl SetKind {
             Self::ServedInside => {
                 "Frontends that drop external clients, and serve others: the counter counts these."
             }
-            Self::RoutedFrontends => "Frontends that routes carry to their backends: not translated.",
-            Self::MasqueradeAlways => "External frontends with policy Cluster: masqueraded for all clients.",
+            Self::RoutedFrontends => {
+                "Frontends that routes carry to their backends: not translated."
+            }
+            Self::MasqueradeAlways => {
+                "External frontends with policy Cluster: masqueraded for all clients."
+            }
             Self::MasqueradeLocal => {
                 "External frontends with policy Local: masqueraded only for clients on the node itself."
             }
@@ -266,8 +272,12 @@ impl SetKind {
                 "Cluster IPs: masqueraded for all clients except local pods, and rejected on ports that no \
                  service has."
             }
-            Self::Hairpin => "Local backends, twice: the connection of a pod to itself must be masqueraded.",
-            Self::Pods => "Ranges of the pods on this node, if pods are recognised by their addresses.",
+            Self::Hairpin => {
+                "Local backends, twice: the connection of a pod to itself must be masqueraded."
+            }
+            Self::Pods => {
+                "Ranges of the pods on this node, if pods are recognised by their addresses."
+            }
             Self::PodInterfaces => {
                 "Interfaces of the pods on this node, if pods are recognised by their interfaces."
             }
@@ -370,7 +380,9 @@ impl SetKind {
             | Self::Loopback
             | Self::ServiceCidrs
             | Self::NonMasqueradeCidrs => Form::Ranges,
-            Self::PodInterfaces | Self::NoMasqueradeInterfaces | Self::ServiceInterfaces => Form::Interfaces,
+            Self::PodInterfaces | Self::NoMasqueradeInterfaces | Self::ServiceInterfaces => {
+                Form::Interfaces
+            }
             Self::MasqueradeSources => Form::OutputAddresses,
             Self::Affinity => Form::Memory,
             Self::SourceRanges => Form::Sources,
@@ -399,9 +411,12 @@ impl Declaration {
     /// True if an existing set with this declaration can be used as `desired`. The kernel reports the flags of attached
     /// expressions too.
     pub(crate) fn agrees_with(&self, desired: &Self) -> bool {
-        const RELEVANT: u32 = set::FLAG_INTERVAL | set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_CONCAT;
-        let relevant =
-            |declaration: &Self| Self { flags: declaration.flags & RELEVANT, ..declaration.clone() };
+        const RELEVANT: u32 =
+            set::FLAG_INTERVAL | set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_CONCAT;
+        let relevant = |declaration: &Self| Self {
+            flags: declaration.flags & RELEVANT,
+            ..declaration.clone()
+        };
         relevant(self) == relevant(desired)
     }
 }
@@ -413,7 +428,9 @@ impl Set {
 
     /// Every set of the table, in the order of the skeleton.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        SetKind::ALL.into_iter().flat_map(|kind| Family::ALL.map(|family| Self { kind, family }))
+        SetKind::ALL
+            .into_iter()
+            .flat_map(|kind| Family::ALL.map(|family| Self { kind, family }))
     }
 
     /// Every set of this form.
@@ -441,12 +458,21 @@ impl Set {
             flags |= set::FLAG_MAP;
         }
         if form.is_interval() {
-            flags |= if key.len() > 1 { set::FLAG_INTERVAL | set::FLAG_CONCAT } else { set::FLAG_INTERVAL };
+            flags |= if key.len() > 1 {
+                set::FLAG_INTERVAL | set::FLAG_CONCAT
+            } else {
+                set::FLAG_INTERVAL
+            };
         }
         if form.written_by_packets().is_some() {
             flags |= set::FLAG_TIMEOUT | set::FLAG_EVAL;
         }
-        Declaration { flags, key_type: part::datatype(&key), key_len: part::len(&key), data }
+        Declaration {
+            flags,
+            key_type: part::datatype(&key),
+            key_len: part::len(&key),
+            data,
+        }
     }
 
     /// Adds the declaration in nft's language, in the lines of a table. `size` is the maximum number of elements, if bounded.
@@ -461,8 +487,21 @@ impl Set {
             parts.iter().map(word).collect::<Vec<_>>().join(" . ")
         };
         let (key, data) = (of_parts(&form.key(self.family)), form.data(self.family));
-        writeln!(text, "\t{} {} {{", if data.is_some() { "map" } else { "set" }, self.name())?;
-        write!(text, "\t\t{} {key}", if by == DeclaredBy::Typeof { "typeof" } else { "type" })?;
+        writeln!(
+            text,
+            "\t{} {} {{",
+            if data.is_some() { "map" } else { "set" },
+            self.name()
+        )?;
+        write!(
+            text,
+            "\t\t{} {key}",
+            if by == DeclaredBy::Typeof {
+                "typeof"
+            } else {
+                "type"
+            }
+        )?;
         match &data {
             None => writeln!(text)?,
             Some(Data::Parts(parts)) => writeln!(text, " : {}", of_parts(parts))?,
@@ -470,7 +509,10 @@ impl Set {
         }
         if let Some((size, timeout)) = form.written_by_packets() {
             let timeout = nft_duration(timeout);
-            writeln!(text, "\t\tsize {size}\n\t\tflags dynamic,timeout\n\t\ttimeout {timeout}")?;
+            writeln!(
+                text,
+                "\t\tsize {size}\n\t\tflags dynamic,timeout\n\t\ttimeout {timeout}"
+            )?;
         } else if let Some(size) = size {
             writeln!(text, "\t\tsize {size}")?;
         }
@@ -486,7 +528,12 @@ impl Set {
     /// Adds the message that creates the set; `id` must be unique within a batch. `size` is the maximum number of elements, if
     /// bounded.
     pub(crate) fn write(self, batch: &mut Batch, id: u32, size: Option<u32>) {
-        let Declaration { flags, key_type, key_len, data } = self.declaration();
+        let Declaration {
+            flags,
+            key_type,
+            key_len,
+            data,
+        } = self.declaration();
         let form = self.kind.form();
         let key = form.key(self.family);
         batch.create(msg::NEWSET, format!("set {}", self.name()), |message| {
@@ -521,7 +568,10 @@ impl Set {
             }
             let data = form.data(self.family);
             // The kernel only stores what nft needs to print the set as declared.
-            message.bytes(set::USERDATA, &part::userdata(&key, data.as_ref(), form.declared_by()));
+            message.bytes(
+                set::USERDATA,
+                &part::userdata(&key, data.as_ref(), form.declared_by()),
+            );
             if form.has_counter() {
                 message.nested(set::EXPR, |expression| {
                     expression.text(rule::EXPR_NAME, "counter");
@@ -549,18 +599,22 @@ pub(super) fn write_protocols(batch: &mut Batch, id: u32) {
         message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, 3));
         message.bytes(set::USERDATA, &part::l4proto());
     });
-    batch.create(msg::NEWSETELEM, "elements of the anonymous set of protocols", |message| {
-        message.text(elem::LIST_TABLE, TABLE);
-        message.text(elem::LIST_SET, ANONYMOUS);
-        message.u32(elem::LIST_SET_ID, id);
-        message.nested(elem::LIST_ELEMENTS, |list| {
-            for protocol in PROTOCOLS {
-                list.nested(LIST_ELEM, |element| {
-                    element.nested(elem::KEY, |key| key.u8(data::VALUE, protocol.number()));
-                });
-            }
-        });
-    });
+    batch.create(
+        msg::NEWSETELEM,
+        "elements of the anonymous set of protocols",
+        |message| {
+            message.text(elem::LIST_TABLE, TABLE);
+            message.text(elem::LIST_SET, ANONYMOUS);
+            message.u32(elem::LIST_SET_ID, id);
+            message.nested(elem::LIST_ELEMENTS, |list| {
+                for protocol in PROTOCOLS {
+                    list.nested(LIST_ELEM, |element| {
+                        element.nested(elem::KEY, |key| key.u8(data::VALUE, protocol.number()));
+                    });
+                }
+            });
+        },
+    );
 }
 
 /// The kernel's `NFT_DATA_VERDICT`, and the length that it gives to every verdict, independent of the requested one:
@@ -583,8 +637,13 @@ const ATTEMPTS_TIMEOUT: u32 = 120;
 /// In nft's largest unit.
 fn nft_duration(seconds: u32) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
-    let fitting = units.into_iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
-    fitting.map_or_else(|| format!("{seconds}s"), |(unit, name)| format!("{}{name}", seconds / unit))
+    let fitting = units
+        .into_iter()
+        .find(|(unit, _)| seconds.is_multiple_of(*unit));
+    fitting.map_or_else(
+        || format!("{seconds}s"),
+        |(unit, name)| format!("{}{name}", seconds / unit),
+    )
 }
 
 /// The kernel replaces `%d` with a free number.

@@ -49,7 +49,13 @@ fn write_skeleton(text: &mut String, sizes: &Sizes) -> fmt::Result {
             set.write_text(text, sizes.get(&set).copied())?;
         }
     }
-    for Chain { name, comment, hook, rules } in chains() {
+    for Chain {
+        name,
+        comment,
+        hook,
+        rules,
+    } in chains()
+    {
         writeln!(text)?;
         write_chain(text, name, comment, *hook, rules)?;
     }
@@ -61,9 +67,19 @@ pub(crate) fn on_demand(chains: impl Iterator<Item = DemandChain>) -> String {
     let mut text = String::new();
     for chain in chains {
         text.push_str(if text.is_empty() { "" } else { "\n" });
-        let _ = write_chain(&mut text, &chain.to_string(), chain.comment(), chain.hook(), &chain.rules());
+        let _ = write_chain(
+            &mut text,
+            &chain.to_string(),
+            chain.comment(),
+            chain.hook(),
+            &chain.rules(),
+        );
     }
-    if text.is_empty() { text } else { format!("\ntable inet {TABLE} {{\n{text}}}\n") }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\ntable inet {TABLE} {{\n{text}}}\n")
+    }
 }
 
 fn write_chain(
@@ -106,14 +122,26 @@ mod tests {
 
     /// Each rule of each chain, with the name of the chain; sorted, since rules of both families alternate in some chains.
     fn rules() -> Vec<(String, String)> {
-        let fixed = chains().iter().map(|chain| (chain.name.to_owned(), chain.rules.clone()));
+        let fixed = chains()
+            .iter()
+            .map(|chain| (chain.name.to_owned(), chain.rules.clone()));
         let per_family = Family::ALL.into_iter().flat_map(|family| {
             [false, true].into_iter().flat_map(move |node_port| {
-                let learn = DemandChain::Learn(LearnChain { family, node_port, timeout: 60 });
+                let learn = DemandChain::Learn(LearnChain {
+                    family,
+                    node_port,
+                    timeout: 60,
+                });
                 let choices = [Choice::Random, Choice::Sticky, Choice::Client];
                 let pick = choices.into_iter().flat_map(move |choice| {
                     [None, Some(0), Some(2)].map(|external_slots| {
-                        DemandChain::Pick(PickChain { family, node_port, choice, slots: 3, external_slots })
+                        DemandChain::Pick(PickChain {
+                            family,
+                            node_port,
+                            choice,
+                            slots: 3,
+                            external_slots,
+                        })
                     })
                 });
                 pick.chain([learn])
@@ -121,9 +149,11 @@ mod tests {
         });
         let on_demand = per_family.chain(BaseChain::ALL.map(DemandChain::Base));
         let on_demand = on_demand.map(|chain| (chain.to_string(), chain.rules()));
-        let all = fixed
-            .chain(on_demand)
-            .flat_map(|(name, rules)| rules.into_iter().map(move |rule| (name.clone(), rule.to_string())));
+        let all = fixed.chain(on_demand).flat_map(|(name, rules)| {
+            rules
+                .into_iter()
+                .map(move |rule| (name.clone(), rule.to_string()))
+        });
         let mut all: Vec<_> = all.collect();
         all.sort();
         all
@@ -131,20 +161,33 @@ mod tests {
 
     #[test]
     fn each_rule_has_its_mirror_image_in_other_family() {
-        let mut images: Vec<(String, String)> =
-            rules().iter().map(|(chain, rule)| (mirror::text(chain), mirror::text(rule))).collect();
+        let mut images: Vec<(String, String)> = rules()
+            .iter()
+            .map(|(chain, rule)| (mirror::text(chain), mirror::text(rule)))
+            .collect();
         images.sort();
         assert_eq!(images, rules());
     }
 
     #[test]
     fn chain_of_one_family_is_the_mirror_image_of_other() {
-        let text = |chain: &Chain| chain.rules.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let all =
-            || chains().iter().filter(|chain| chain.name.ends_with("-v4") || chain.name.ends_with("-v6"));
+        let text = |chain: &Chain| {
+            chain
+                .rules
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        let all = || {
+            chains()
+                .iter()
+                .filter(|chain| chain.name.ends_with("-v4") || chain.name.ends_with("-v6"))
+        };
         assert!(all().count() > 20);
         for chain in all() {
-            let image = all().find(|other| other.name == mirror::text(chain.name)).unwrap();
+            let image = all()
+                .find(|other| other.name == mirror::text(chain.name))
+                .unwrap();
             let expected: Vec<String> = text(chain).iter().map(|rule| mirror::text(rule)).collect();
             assert_eq!(text(image), expected, "{}", chain.name);
         }
@@ -158,7 +201,10 @@ mod tests {
             text
         };
         for kind in SetKind::ALL {
-            assert_eq!(text(kind, Family::V6), mirror::text(&text(kind, Family::V4)));
+            assert_eq!(
+                text(kind, Family::V6),
+                mirror::text(&text(kind, Family::V4))
+            );
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::constants::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NFPROTO_INET};
+use super::constants::{
+    NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NFPROTO_INET,
+};
 use crate::netlink::{
     Writer,
     message::{NLM_F_ACK, NLM_F_REQUEST, begin_message, end_message},
@@ -28,7 +30,12 @@ impl Batch {
         let nfgen = u16::from(NFNL_SUBSYS_NFTABLES);
         begin_message(&mut bytes, NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, 0, 0, nfgen);
         end_message(&mut bytes, 0);
-        Self { bytes, subjects: Vec::new(), last: 0, last_set_id: 0 }
+        Self {
+            bytes,
+            subjects: Vec::new(),
+            last: 0,
+            last_set_id: 0,
+        }
     }
 
     /// Adds a message that creates an object; nothing happens if it exists already in the same form.
@@ -95,7 +102,9 @@ impl Batch {
 
     /// The description of the message with this sequence number.
     pub(super) fn subject(&self, sequence: u32) -> Option<String> {
-        self.subjects.get(sequence.checked_sub(1)? as usize).map(ToString::to_string)
+        self.subjects
+            .get(sequence.checked_sub(1)? as usize)
+            .map(ToString::to_string)
     }
 
     /// The finished bytes, and the sequence number of the last message, which the kernel acknowledges.
@@ -103,10 +112,18 @@ impl Batch {
         #[allow(clippy::cast_possible_truncation)]
         let sequence = self.subjects.len() as u32;
         let flags = &mut self.bytes[self.last + 6..self.last + 8];
-        flags.copy_from_slice(&(u16::from_ne_bytes([flags[0], flags[1]]) | NLM_F_ACK).to_ne_bytes());
+        flags
+            .copy_from_slice(&(u16::from_ne_bytes([flags[0], flags[1]]) | NLM_F_ACK).to_ne_bytes());
         let start = self.bytes.len();
         let nfgen = u16::from(NFNL_SUBSYS_NFTABLES);
-        begin_message(&mut self.bytes, NFNL_MSG_BATCH_END, NLM_F_REQUEST, sequence + 1, 0, nfgen);
+        begin_message(
+            &mut self.bytes,
+            NFNL_MSG_BATCH_END,
+            NLM_F_REQUEST,
+            sequence + 1,
+            0,
+            nfgen,
+        );
         end_message(&mut self.bytes, start);
         (&self.bytes, sequence)
     }
@@ -123,7 +140,14 @@ impl Batch {
         let sequence = self.subjects.len() as u32;
         self.last = self.bytes.len();
         let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
-        begin_message(&mut self.bytes, kind, NLM_F_REQUEST | flags, sequence, NFPROTO_INET, 0);
+        begin_message(
+            &mut self.bytes,
+            kind,
+            NLM_F_REQUEST | flags,
+            sequence,
+            NFPROTO_INET,
+            0,
+        );
         fill(&mut Writer::new(&mut self.bytes));
         end_message(&mut self.bytes, self.last);
     }

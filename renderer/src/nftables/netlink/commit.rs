@@ -28,13 +28,19 @@ impl Socket {
 
     /// Commits while our listener has left the group, and notifies it if it missed a foreign transaction.
     fn commit_unsubscribed(&mut self, batch: Batch) -> Result<usize, NetlinkError> {
-        let Some(membership) = self.membership.take() else { return self.send_and_receive(batch) };
+        let Some(membership) = self.membership.take() else {
+            return self.send_and_receive(batch);
+        };
         let before = self.generation()?;
         let failed = |action| move |source| NetlinkError::Socket { action, source };
-        membership.leave().map_err(failed("leave the group of listeners"))?;
+        membership
+            .leave()
+            .map_err(failed("leave the group of listeners"))?;
         let result = self.send_and_receive(batch);
         // If any of this fails the membership is gone, which ends the listener, and it is started again.
-        membership.rejoin().map_err(failed("join the group of listeners again"))?;
+        membership
+            .rejoin()
+            .map_err(failed("join the group of listeners again"))?;
         if self.generation()? != before.wrapping_add(result.is_ok().into()) {
             membership.report_missed();
         }
@@ -63,11 +69,18 @@ impl Socket {
                 // Out of memory, the kernel forgets all other answers: the only one names the first message.
                 let is_last = message.sequence == last || message.sequence == 0;
                 if is_last || code == -(Errno::ENOMEM as i32) {
-                    let Some((sequence, code)) = refused else { return Ok(length) };
-                    let subject =
-                        batch.subject(sequence).unwrap_or_else(|| "the batch as a whole".to_owned());
+                    let Some((sequence, code)) = refused else {
+                        return Ok(length);
+                    };
+                    let subject = batch
+                        .subject(sequence)
+                        .unwrap_or_else(|| "the batch as a whole".to_owned());
                     let source = io::Error::from_raw_os_error(-code);
-                    return Err(NetlinkError::Refused { subject, source, refusals });
+                    return Err(NetlinkError::Refused {
+                        subject,
+                        source,
+                        refusals,
+                    });
                 }
             }
         }
@@ -87,5 +100,10 @@ fn refusal(batch: &Batch, answer: &Message<'_>) -> Option<Refusal> {
     let message = batch.message_bytes(answer.sequence)?.to_vec();
     let of_system = || io::Error::from_raw_os_error(-answer.error_code()).to_string();
     let reason = answer.error_text().map_or_else(of_system, str::to_owned);
-    Some(Refusal { message, offset: answer.error_offset(), errno: -answer.error_code(), reason })
+    Some(Refusal {
+        message,
+        offset: answer.error_offset(),
+        errno: -answer.error_code(),
+        reason,
+    })
 }

@@ -20,13 +20,18 @@ impl Socket {
     ) -> Result<Dump, NetlinkError> {
         let request = request(kind, NFPROTO_INET, fill);
         for _ in 0..DUMP_TRIES {
-            let mut dump = Dump { received: Vec::new() };
+            let mut dump = Dump {
+                received: Vec::new(),
+            };
             if self.stream(&request, |piece| dump.received.push(piece))? {
                 return Ok(dump);
             }
         }
         let source = io::Error::other("something else keeps changing it");
-        Err(NetlinkError::Socket { action: "dump the table", source })
+        Err(NetlinkError::Socket {
+            action: "dump the table",
+            source,
+        })
     }
 
     /// Streams all objects of one kind. An object that is changed meanwhile may be missed, or occur twice.
@@ -37,9 +42,12 @@ impl Socket {
         mut take: impl FnMut(Attributes<'_>),
     ) -> Result<(), NetlinkError> {
         let take = |piece: Vec<u8>| {
-            messages(&piece).filter_map(|message| message.object(NFNL_SUBSYS_NFTABLES)).for_each(&mut take);
+            messages(&piece)
+                .filter_map(|message| message.object(NFNL_SUBSYS_NFTABLES))
+                .for_each(&mut take);
         };
-        self.stream(&request(kind, NFPROTO_INET, fill), take).map(drop)
+        self.stream(&request(kind, NFPROTO_INET, fill), take)
+            .map(drop)
     }
 
     /// Dumps the tables of all families, with the family of each object.
@@ -51,12 +59,14 @@ impl Socket {
         let take = |piece: Vec<u8>| {
             for message in messages(&piece) {
                 let family = message.family();
-                if let (Some(family), Some(object)) = (family, message.object(NFNL_SUBSYS_NFTABLES)) {
+                if let (Some(family), Some(object)) = (family, message.object(NFNL_SUBSYS_NFTABLES))
+                {
                     take(family, object);
                 }
             }
         };
-        self.stream(&request(kind, NFPROTO_UNSPEC, |_| ()), take).map(drop)
+        self.stream(&request(kind, NFPROTO_UNSPEC, |_| ()), take)
+            .map(drop)
     }
 }
 

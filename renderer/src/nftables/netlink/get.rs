@@ -27,14 +27,20 @@ impl Socket {
         // Without a requested acknowledgement there is one message: the answer, or an error.
         let received = self.receive("read an answer of the kernel");
         let received = self.drained(received)?;
-        let Some(message) = messages(&received).next() else { return Ok(None) };
+        let Some(message) = messages(&received).next() else {
+            return Ok(None);
+        };
         if message.kind == NLMSG_ERROR {
             let code = -message.error_code();
             if code == Errno::ENOENT as i32 {
                 return Ok(None);
             }
             let source = io::Error::from_raw_os_error(code);
-            return Err(NetlinkError::Refused { subject: "get".to_owned(), source, refusals: Vec::new() });
+            return Err(NetlinkError::Refused {
+                subject: "get".to_owned(),
+                source,
+                refusals: Vec::new(),
+            });
         }
         Ok(message.object(NFNL_SUBSYS_NFTABLES).map(read))
     }

@@ -51,7 +51,10 @@ fn with_all_kinds(mut snapshot: Snapshot) -> Snapshot {
         (service.balance, service.affinity_shared) = (Balance::Random, false);
     }
     let sources = ["192.168.0.1", "fd00:a::1"].map(|source| source.parse().unwrap());
-    snapshot.node.masquerade_sources.insert(InterfaceName::new("eth0"), sources.into());
+    snapshot
+        .node
+        .masquerade_sources
+        .insert(InterfaceName::new("eth0"), sources.into());
     snapshot
 }
 
@@ -69,7 +72,11 @@ fn random_services_lead_to_every_answer() {
                         Affinity::Timeout { .. } => "sticky",
                         Affinity::ClientAddress => "by client",
                     },
-                    match delivery.candidates.iter().any(|candidate| candidate.hairpin) {
+                    match delivery
+                        .candidates
+                        .iter()
+                        .any(|candidate| candidate.hairpin)
+                    {
                         _ if delivery.masquerade.is_hidden() => "hidden",
                         _ if delivery.candidates.iter().any(|candidate| candidate.egress) => {
                             "egress by service"
@@ -103,6 +110,9 @@ fn random_services_lead_to_every_answer() {
         "egress by service",
         "untouched",
     ] {
-        assert!(seen.get(word).is_some_and(|&count| count >= 20), "{word} is rare: {seen:?}");
+        assert!(
+            seen.get(word).is_some_and(|&count| count >= 20),
+            "{word} is rare: {seen:?}"
+        );
     }
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, BackendState, Balance, ChangeSet, ClusterIpMasquerade, ContivService, NodeFacts, Protocol,
-    ServiceId, ServicePort, Snapshot, TrafficPolicy,
+    Backend, BackendState, Balance, ChangeSet, ClusterIpMasquerade, ContivService, NodeFacts,
+    Protocol, ServiceId, ServicePort, Snapshot, TrafficPolicy,
 };
 use proptest::{collection, option, prelude::*, sample};
 
@@ -33,10 +33,15 @@ impl Kernel {
 
     fn commit_at_once(&mut self, transaction: &Transaction) {
         self.chains.extend(&transaction.chains);
-        self.elements.retain(|(set, _), _| !transaction.flush.contains(set));
+        self.elements
+            .retain(|(set, _), _| !transaction.flush.contains(set));
         // The elements that lead to a chain are added with it.
-        let verdicts = transaction.chains.iter().filter_map(|chain| elements::of_chain(*chain));
-        self.elements.extend(verdicts.map(|verdict| ((verdict.set, verdict.key), verdict.value)));
+        let verdicts = transaction
+            .chains
+            .iter()
+            .filter_map(|chain| elements::of_chain(*chain));
+        self.elements
+            .extend(verdicts.map(|verdict| ((verdict.set, verdict.key), verdict.value)));
         let (remove, add) = transaction.elements();
         for element in remove.into_values().flatten() {
             assert_eq!(
@@ -47,7 +52,8 @@ impl Kernel {
         }
         for element in add.into_values().flatten() {
             assert_eq!(
-                self.elements.insert((element.set, element.key), element.value),
+                self.elements
+                    .insert((element.set, element.key), element.value),
                 None,
                 "{element} was there"
             );
@@ -60,7 +66,11 @@ impl Kernel {
     /// All elements, without those that lead to chains in no use any more.
     fn elements(&self) -> Vec<Element> {
         let all = || {
-            self.elements.iter().map(|((set, key), value)| Element { set: *set, key: *key, value: *value })
+            self.elements.iter().map(|((set, key), value)| Element {
+                set: *set,
+                key: *key,
+                value: *value,
+            })
         };
         let leads_to_chain = |element: &Element| element.set.kind.form() == Form::Chains;
         let used: BTreeSet<DemandChain> = all()
@@ -68,7 +78,9 @@ impl Kernel {
             .flat_map(|element| needed_chains(&element).collect::<Vec<_>>())
             .collect();
         let is_used = |element: &Element| needed_chains(element).all(|chain| used.contains(&chain));
-        all().filter(|element| !leads_to_chain(element) || is_used(element)).collect()
+        all()
+            .filter(|element| !leads_to_chain(element) || is_used(element))
+            .collect()
     }
 
     /// The elements as from a dump.
@@ -81,7 +93,11 @@ impl Kernel {
                 }
                 Key::Address(_) | Key::Pair(_) => drop(read.others.insert(element)),
                 // Only rules write affinity entries.
-                Key::Number(_) | Key::Range(_) | Key::Interface(_) | Key::Client(..) | Key::Output(_) => (),
+                Key::Number(_)
+                | Key::Range(_)
+                | Key::Interface(_)
+                | Key::Client(..)
+                | Key::Output(_) => (),
             }
         }
         read
@@ -101,9 +117,14 @@ fn resync(snapshot: &Snapshot, kernel: Elements) -> (Table, Transaction) {
 fn without_slot_numbers(elements: &[Element]) -> BTreeMap<(Set, Key, Value), usize> {
     let mut counted = BTreeMap::new();
     for element in elements {
-        let key =
-            if let Key::Slot(frontend, _) = element.key { Key::Frontend(frontend) } else { element.key };
-        *counted.entry((element.set, key, element.value)).or_default() += 1;
+        let key = if let Key::Slot(frontend, _) = element.key {
+            Key::Frontend(frontend)
+        } else {
+            element.key
+        };
+        *counted
+            .entry((element.set, key, element.value))
+            .or_default() += 1;
     }
     counted
 }
@@ -112,7 +133,11 @@ fn without_slot_numbers(elements: &[Element]) -> BTreeMap<(Set, Key, Value), usi
 fn counts_of_services(table: &Table) -> Counts {
     let of_node: BTreeSet<Element> = elements::of_node(&table.node).collect();
     let mut counts = Counts::new();
-    for element in table.elements().iter().filter(|element| !of_node.contains(element)) {
+    for element in table
+        .elements()
+        .iter()
+        .filter(|element| !of_node.contains(element))
+    {
         if element.set.kind.form() != Form::Chains && !INTERVALS.contains(&element.set.kind) {
             *counts.entry(element.set).or_default() += 1;
         }
@@ -133,7 +158,11 @@ fn backend() -> impl Strategy<Value = Backend> {
         |(number, port, local, weight, ready)| Backend {
             local,
             weight,
-            state: if ready { BackendState::Ready } else { BackendState::Terminating },
+            state: if ready {
+                BackendState::Ready
+            } else {
+                BackendState::Terminating
+            },
             ..Backend::new(SocketAddr::new(address(number), port))
         },
     )
@@ -151,11 +180,22 @@ fn policy() -> impl Strategy<Value = TrafficPolicy> {
 /// Services with distinct frontends: conflicts are resolved before a renderer sees them.
 fn service(number: u8) -> impl Strategy<Value = ContivService> {
     let ports = collection::btree_map(
-        (80u16..82, prop_oneof![Just(Protocol::Tcp), Just(Protocol::Udp)]),
-        (option::of(Just(())), collection::btree_map((100u8..108, 80u16..82), backend(), 0..5)),
+        (
+            80u16..82,
+            prop_oneof![Just(Protocol::Tcp), Just(Protocol::Udp)],
+        ),
+        (
+            option::of(Just(())),
+            collection::btree_map((100u8..108, 80u16..82), backend(), 0..5),
+        ),
         1..3,
     );
-    let who = (prop_oneof![Just(0u32), Just(60), Just(10_800)], any::<[bool; 2]>(), rarely(), rarely());
+    let who = (
+        prop_oneof![Just(0u32), Just(60), Just(10_800)],
+        any::<[bool; 2]>(),
+        rarely(),
+        rarely(),
+    );
     (policy(), policy(), any::<[bool; 3]>(), ports, who).prop_map(
         move |(external, internal, has, ports, who)| {
             let (timeout, [restricted, on_node_ports], shared, by_client) = who;
@@ -163,12 +203,22 @@ fn service(number: u8) -> impl Strategy<Value = ContivService> {
             ContivService {
                 external_policy: external,
                 internal_policy: internal,
-                cluster_ips: [own(0, has[0]), own(1, has[1])].into_iter().flatten().collect(),
-                external_ips: [own(2, has[2]), own(3, has[2])].into_iter().flatten().collect(),
+                cluster_ips: [own(0, has[0]), own(1, has[1])]
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+                external_ips: [own(2, has[2]), own(3, has[2])]
+                    .into_iter()
+                    .flatten()
+                    .collect(),
                 load_balancer_ips: own(2, has[2]).into_iter().collect(),
                 session_affinity_timeout: timeout,
                 affinity_shared: shared,
-                balance: if by_client { Balance::ClientAddress } else { Balance::Random },
+                balance: if by_client {
+                    Balance::ClientAddress
+                } else {
+                    Balance::Random
+                },
                 source_ranges: ["192.0.2.0/24", "192.0.2.0/28", "2001:db8::/32"]
                     .iter()
                     .filter_map(|range| range.parse().ok().filter(|_| restricted))
@@ -199,9 +249,14 @@ fn unique(backends: impl Iterator<Item = Backend>) -> Vec<Backend> {
 }
 
 fn snapshot() -> impl Strategy<Value = Snapshot> {
-    let interface = sample::select(&["cni0", "veth1", "veth*"][..]).prop_map(|text| text.parse().unwrap());
+    let interface =
+        sample::select(&["cni0", "veth1", "veth*"][..]).prop_map(|text| text.parse().unwrap());
     let masquerade = sample::select(
-        &[ClusterIpMasquerade::AllButPods, ClusterIpMasquerade::All, ClusterIpMasquerade::None][..],
+        &[
+            ClusterIpMasquerade::AllButPods,
+            ClusterIpMasquerade::All,
+            ClusterIpMasquerade::None,
+        ][..],
     );
     let node = (
         collection::btree_set((1u8..5).prop_map(address), 0..3),
@@ -209,16 +264,23 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
         collection::btree_set(interface, 0..3),
         masquerade,
     );
-    let services = (option::of(service(5)), option::of(service(6)), option::of(service(7)));
+    let services = (
+        option::of(service(5)),
+        option::of(service(6)),
+        option::of(service(7)),
+    );
     // From one state to the next frontends move between services, in both directions.
     let names = Just(["a", "b", "c"]).prop_shuffle();
-    (services, names, node).prop_map(|((a, b, c), names, (node_ips, pods, interfaces, masquerade))| {
-        Snapshot {
+    (services, names, node).prop_map(
+        |((a, b, c), names, (node_ips, pods, interfaces, masquerade))| Snapshot {
             services: [a, b, c]
                 .into_iter()
                 .zip(names)
                 .filter_map(|(service, name)| {
-                    Some(ContivService { id: ServiceId::new("default", name), ..service? })
+                    Some(ContivService {
+                        id: ServiceId::new("default", name),
+                        ..service?
+                    })
                 })
                 .map(|service| (service.id.clone(), Arc::new(service)))
                 .collect(),
@@ -233,8 +295,8 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                 ..NodeFacts::default()
             },
             ..Snapshot::default()
-        }
-    })
+        },
+    )
 }
 
 proptest! {
@@ -320,7 +382,10 @@ fn frontend_that_moves_between_services_keeps_its_elements() {
             protocol: Protocol::Tcp,
             name: "".into(),
             node_port: Some(30_000 + u16::from(last)),
-            backends: vec![Backend::new(SocketAddr::new(IpAddr::from([10, 244, 0, last]), 8080))],
+            backends: vec![Backend::new(SocketAddr::new(
+                IpAddr::from([10, 244, 0, last]),
+                8080,
+            ))],
         };
         let service = ContivService {
             cluster_ips: [IpAddr::from([10, 96, 0, last])].into(),
@@ -331,7 +396,10 @@ fn frontend_that_moves_between_services_keeps_its_elements() {
         (service.id.clone(), Arc::new(service))
     };
     let state = |services: &[(&str, u8)]| Snapshot {
-        services: services.iter().map(|(name, last)| service(name, *last)).collect(),
+        services: services
+            .iter()
+            .map(|(name, last)| service(name, *last))
+            .collect(),
         ..Snapshot::default()
     };
     // From a service to one before and after it by name, that is new, stays, or gives its own away.
@@ -340,13 +408,21 @@ fn frontend_that_moves_between_services_keeps_its_elements() {
         (state(&[("a", 1)]), state(&[("b", 1)])),
         (state(&[("a", 1), ("b", 2)]), state(&[("a", 2)])),
         (state(&[("a", 1), ("b", 2)]), state(&[("a", 2), ("b", 1)])),
-        (state(&[("a", 1), ("b", 2), ("c", 3)]), state(&[("a", 2), ("b", 3), ("c", 1)])),
+        (
+            state(&[("a", 1), ("b", 2), ("c", 3)]),
+            state(&[("a", 2), ("b", 3), ("c", 1)]),
+        ),
     ];
     for (old, new) in cases {
         let mut kernel = Kernel::default();
         let (mut table, transaction) = resync(&old, Elements::default());
         kernel.commit(transaction);
         kernel.commit(table.update(&old.services, &ChangeSet::between(&old, &new)));
-        assert_eq!(kernel.elements(), Table::new(&new).elements(), "{:?}", new.services.keys());
+        assert_eq!(
+            kernel.elements(),
+            Table::new(&new).elements(),
+            "{:?}",
+            new.services.keys()
+        );
     }
 }

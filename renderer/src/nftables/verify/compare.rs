@@ -17,9 +17,16 @@ use crate::{
 
 /// Every difference except those of rules.
 pub(super) fn compare(desired: &DesiredTable, found: &KernelTable) -> Verification {
-    let mut comparison = Comparison { desired, found: Verification::default() };
+    let mut comparison = Comparison {
+        desired,
+        found: Verification::default(),
+    };
     if found.flags & table::FLAG_DORMANT != 0 {
-        comparison.different("table inet contiv", "", "dormant: its rules are not evaluated");
+        comparison.different(
+            "table inet contiv",
+            "",
+            "dormant: its rules are not evaluated",
+        );
     }
     comparison.chains(&found.chains);
     for (name, desired) in &desired.sets {
@@ -28,7 +35,11 @@ pub(super) fn compare(desired: &DesiredTable, found: &KernelTable) -> Verificati
             None => comparison.report("sets", name, Deviation::Missing),
         }
     }
-    for name in found.sets.keys().filter(|name| !desired.sets.contains_key(*name)) {
+    for name in found
+        .sets
+        .keys()
+        .filter(|name| !desired.sets.contains_key(*name))
+    {
         comparison.report("sets", name, Deviation::Foreign);
     }
     comparison.found
@@ -43,7 +54,12 @@ impl Comparison<'_> {
     fn report(&mut self, place: &str, element: &str, deviation: Deviation) {
         let service = self.desired.owner(element).cloned();
         let (place, element) = (place.to_owned(), element.to_owned());
-        self.found.drift.insert(Drift { service, place, element, deviation });
+        self.found.drift.insert(Drift {
+            service,
+            place,
+            element,
+            deviation,
+        });
     }
 
     fn different(&mut self, place: &str, element: &str, detail: impl Into<String>) {
@@ -60,10 +76,15 @@ impl Comparison<'_> {
             }
         }
         // An unused on-demand chain may wait for its next service.
-        let is_foreign =
-            |name: &&String| !self.desired.chains.contains_key(*name) && DemandChain::by_name(name).is_none();
+        let is_foreign = |name: &&String| {
+            !self.desired.chains.contains_key(*name) && DemandChain::by_name(name).is_none()
+        };
         for name in found.keys().filter(is_foreign).collect::<Vec<_>>() {
-            self.report("chains", &name.escape_debug().to_string(), Deviation::Foreign);
+            self.report(
+                "chains",
+                &name.escape_debug().to_string(),
+                Deviation::Foreign,
+            );
         }
     }
 
@@ -71,7 +92,8 @@ impl Comparison<'_> {
         let [flags, key_type, key_len, data_type, data_len] = found.declaration;
         let is_declared = Set::by_name(name).is_some_and(|ours| {
             let ours = ours.declaration();
-            let relevant = set::FLAG_INTERVAL | set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_CONCAT;
+            let relevant =
+                set::FLAG_INTERVAL | set::FLAG_MAP | set::FLAG_TIMEOUT | set::FLAG_CONCAT;
             flags & relevant == ours.flags & relevant
                 && (key_type, key_len) == (ours.key_type, ours.key_len)
                 && (data_type, data_len) == ours.data.unwrap_or_default()
@@ -79,7 +101,11 @@ impl Comparison<'_> {
         if !is_declared {
             return self.different("sets", name, "of another type, or with other flags");
         }
-        let place = if flags & set::FLAG_MAP == 0 { format!("set {name}") } else { format!("map {name}") };
+        let place = if flags & set::FLAG_MAP == 0 {
+            format!("set {name}")
+        } else {
+            format!("map {name}")
+        };
         if desired.only_records {
             return;
         }
@@ -92,11 +118,21 @@ impl Comparison<'_> {
                 None => self.report(&place, key, Deviation::Missing),
                 Some(stored) if stored == required => {}
                 Some(stored) => {
-                    self.compare_entries(&place, key, required, stored, desired.fixed.contains(key));
+                    self.compare_entries(
+                        &place,
+                        key,
+                        required,
+                        stored,
+                        desired.fixed.contains(key),
+                    );
                 }
             }
         }
-        for (key, stored) in found.elements.iter().filter(|(key, _)| !desired.elements.contains_key(*key)) {
+        for (key, stored) in found
+            .elements
+            .iter()
+            .filter(|(key, _)| !desired.elements.contains_key(*key))
+        {
             self.found.checked += 1;
             if !is_of_unused_chain(name, key, stored) {
                 self.report(&place, key, Deviation::Foreign);
@@ -115,16 +151,24 @@ impl Comparison<'_> {
     ) {
         let has_slots = desired.iter().any(|(slot, _)| slot.is_some());
         if fixed || !has_slots {
-            let text = |all: &BTreeSet<StoredEntry>| all.iter().map(text).collect::<Vec<_>>().join(", ");
+            let text =
+                |all: &BTreeSet<StoredEntry>| all.iter().map(text).collect::<Vec<_>>().join(", ");
             let of = |all: &BTreeSet<StoredEntry>, but: &BTreeSet<StoredEntry>| {
                 text(&all.difference(but).cloned().collect())
             };
-            return self.different(place, key, describe_difference(&of(found, desired), &of(desired, found)));
+            return self.different(
+                place,
+                key,
+                describe_difference(&of(found, desired), &of(desired, found)),
+            );
         }
         let (is, must) = (slots_by_value(found), slots_by_value(desired));
         let values: BTreeSet<&str> = is.keys().chain(must.keys()).copied().collect();
         for value in values {
-            let counts = (is.get(value).copied().unwrap_or(0), must.get(value).copied().unwrap_or(0));
+            let counts = (
+                is.get(value).copied().unwrap_or(0),
+                must.get(value).copied().unwrap_or(0),
+            );
             let element = format!("{key} : {value}");
             let deviation = match counts {
                 (is, must) if is == must => continue,
@@ -133,11 +177,24 @@ impl Comparison<'_> {
                 (is, must) => Deviation::Different(format!("{is} slots instead of {must}")),
             };
             let service = self.desired.owner(key).cloned();
-            self.found.drift.insert(Drift { service, place: place.to_owned(), element, deviation });
+            self.found.drift.insert(Drift {
+                service,
+                place: place.to_owned(),
+                element,
+                deviation,
+            });
         }
         let numbers: Vec<u32> = found.iter().filter_map(|(slot, _)| *slot).collect();
-        if !numbers.iter().copied().eq(0..u32::try_from(numbers.len()).unwrap_or(u32::MAX)) {
-            self.different(place, key, "slots that are not numbered from 0: some are never found");
+        if !numbers
+            .iter()
+            .copied()
+            .eq(0..u32::try_from(numbers.len()).unwrap_or(u32::MAX))
+        {
+            self.different(
+                place,
+                key,
+                "slots that are not numbered from 0: some are never found",
+            );
         }
     }
 
@@ -145,9 +202,13 @@ impl Comparison<'_> {
     fn memory(&mut self, place: &str, found: &KernelSet) {
         for (key, stored) in &found.elements {
             self.found.checked += 1;
-            let backends =
-                key.rsplit_once(" . ").and_then(|(frontend, _)| self.desired.memories.get(frontend));
-            if !stored.iter().all(|(_, value)| backends.is_some_and(|backends| backends.contains(value))) {
+            let backends = key
+                .rsplit_once(" . ")
+                .and_then(|(frontend, _)| self.desired.memories.get(frontend));
+            if !stored
+                .iter()
+                .all(|(_, value)| backends.is_some_and(|backends| backends.contains(value)))
+            {
                 self.report(place, key, Deviation::Foreign);
             }
         }
@@ -156,7 +217,9 @@ impl Comparison<'_> {
 
 /// True if it leads from a number to its chain, which no frontend needs at present.
 fn is_of_unused_chain(set: &str, key: &str, stored: &BTreeSet<StoredEntry>) -> bool {
-    let chain = stored.first().and_then(|(_, value)| DemandChain::by_name(value.strip_prefix("goto ")?));
+    let chain = stored
+        .first()
+        .and_then(|(_, value)| DemandChain::by_name(value.strip_prefix("goto ")?));
     let element = chain.and_then(of_chain);
     element.is_some_and(|element| {
         element.set.name() == set && element.to_string().starts_with(&format!("{key} : "))
@@ -179,7 +242,13 @@ fn text((slot, value): &StoredEntry) -> String {
 }
 
 fn describe_difference(is: &str, must: &str) -> String {
-    let or_nothing = |text: &str| if text.is_empty() { "nothing".to_owned() } else { text.to_owned() };
+    let or_nothing = |text: &str| {
+        if text.is_empty() {
+            "nothing".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
     format!("is {}, expected {}", or_nothing(is), or_nothing(must))
 }
 

@@ -14,7 +14,13 @@ fn snapshot(backends: u8) -> Snapshot {
         let at = |n: u8| Backend::new(SocketAddr::from(([10, 244, last, n], 8080)));
         let backends = (1..=backends).map(at).collect();
         let (port, protocol) = (80, Protocol::Tcp);
-        service.ports = vec![ServicePort { port, protocol, name: "".into(), node_port: None, backends }];
+        service.ports = vec![ServicePort {
+            port,
+            protocol,
+            name: "".into(),
+            node_port: None,
+            backends,
+        }];
         (service.id.clone(), Arc::new(service))
     };
     let node = NodeFacts {
@@ -22,7 +28,11 @@ fn snapshot(backends: u8) -> Snapshot {
         pod_cidrs: ["10.244.1.0/24".parse().unwrap()].into(),
         ..NodeFacts::default()
     };
-    Snapshot { services: [service("web", 1), service("db", 2)].into(), node, ..Snapshot::default() }
+    Snapshot {
+        services: [service("web", 1), service("db", 2)].into(),
+        node,
+        ..Snapshot::default()
+    }
 }
 
 /// A kernel with exactly the desired content.
@@ -31,10 +41,20 @@ fn kernel(desired: &DesiredTable) -> KernelTable {
         let ours = Set::by_name(name).unwrap().declaration();
         let (data_type, data_len) = ours.data.unwrap_or_default();
         let declaration = [ours.flags, ours.key_type, ours.key_len, data_type, data_len];
-        (name.clone(), KernelSet { declaration, elements: desired.elements.clone() })
+        (
+            name.clone(),
+            KernelSet {
+                declaration,
+                elements: desired.elements.clone(),
+            },
+        )
     };
     let sets = desired.sets.iter().map(set).collect();
-    KernelTable { flags: 0, chains: desired.chains.clone(), sets }
+    KernelTable {
+        flags: 0,
+        chains: desired.chains.clone(),
+        sets,
+    }
 }
 
 /// The drift after `damage` to a kernel with 3 backends for each service: service, element, kind of difference.
@@ -43,11 +63,24 @@ fn drift(damage: impl FnOnce(&mut KernelTable)) -> Vec<(String, String, String)>
     let mut kernel = kernel(&desired);
     damage(&mut kernel);
     let texts = |drift: Drift| {
-        let service = drift.service.map(|service| service.to_string()).unwrap_or_default();
-        let deviation = format!("{} {}", drift.deviation.word(), drift.deviation.detail()).trim().to_owned();
-        (service, format!("{}: {}", drift.place, drift.element), deviation)
+        let service = drift
+            .service
+            .map(|service| service.to_string())
+            .unwrap_or_default();
+        let deviation = format!("{} {}", drift.deviation.word(), drift.deviation.detail())
+            .trim()
+            .to_owned();
+        (
+            service,
+            format!("{}: {}", drift.place, drift.element),
+            deviation,
+        )
     };
-    compare(&desired, &kernel).drift.into_iter().map(texts).collect()
+    compare(&desired, &kernel)
+        .drift
+        .into_iter()
+        .map(texts)
+        .collect()
 }
 
 fn drift_of(service: &str, element: &str, deviation: &str) -> (String, String, String) {
@@ -56,7 +89,10 @@ fn drift_of(service: &str, element: &str, deviation: &str) -> (String, String, S
 
 const WEB: &str = "10.96.0.1 . tcp . 80";
 
-fn set<'a>(kernel: &'a mut KernelTable, name: &str) -> &'a mut BTreeMap<String, BTreeSet<StoredEntry>> {
+fn set<'a>(
+    kernel: &'a mut KernelTable,
+    name: &str,
+) -> &'a mut BTreeMap<String, BTreeSet<StoredEntry>> {
     &mut kernel.sets.get_mut(name).unwrap().elements
 }
 
@@ -69,16 +105,29 @@ fn correct_kernel_has_no_drift() {
 fn drift_is_named_missing_foreign_or_different_with_its_service() {
     let service = "default/web";
     let missing = drift(|kernel| drop(set(kernel, "services4").remove(WEB)));
-    assert_eq!(missing, [drift_of(service, &format!("map services4: {WEB}"), "missing")]);
+    assert_eq!(
+        missing,
+        [drift_of(
+            service,
+            &format!("map services4: {WEB}"),
+            "missing"
+        )]
+    );
     let foreign = drift(|kernel| {
         set(kernel, "cluster-ips4").insert("10.9.9.9".to_owned(), [(None, String::new())].into());
     });
-    assert_eq!(foreign, [drift_of("", "set cluster-ips4: 10.9.9.9", "foreign")]);
+    assert_eq!(
+        foreign,
+        [drift_of("", "set cluster-ips4: 10.9.9.9", "foreign")]
+    );
     let different = drift(|kernel| {
         set(kernel, "services4").insert(WEB.to_owned(), [(None, "0:9".to_owned())].into());
     });
     let detail = "different is 0:9, expected 0:3";
-    assert_eq!(different, [drift_of(service, &format!("map services4: {WEB}"), detail)]);
+    assert_eq!(
+        different,
+        [drift_of(service, &format!("map services4: {WEB}"), detail)]
+    );
 }
 
 #[test]
@@ -90,8 +139,16 @@ fn backend_that_was_replaced_is_one_missing_and_one_foreign() {
     });
     let place = format!("map backends4: {WEB}");
     let expected = [
-        drift_of("default/web", &format!("{place} : 10.244.1.2 . 8080"), "missing"),
-        drift_of("default/web", &format!("{place} : 192.0.2.9 . 80"), "foreign"),
+        drift_of(
+            "default/web",
+            &format!("{place} : 10.244.1.2 . 8080"),
+            "missing",
+        ),
+        drift_of(
+            "default/web",
+            &format!("{place} : 192.0.2.9 . 80"),
+            "foreign",
+        ),
     ];
     assert_eq!(found, expected);
 }
@@ -104,7 +161,14 @@ fn slots_no_packet_finds_are_drift() {
         slots.insert((Some(7), "10.244.1.1 . 8080".to_owned()));
     });
     let detail = "different slots that are not numbered from 0: some are never found";
-    assert_eq!(found, [drift_of("default/web", &format!("map backends4: {WEB}"), detail)]);
+    assert_eq!(
+        found,
+        [drift_of(
+            "default/web",
+            &format!("map backends4: {WEB}"),
+            detail
+        )]
+    );
 }
 
 #[test]
@@ -115,16 +179,29 @@ fn drift_covers_chains_sets_and_a_dormant_table() {
         kernel.chains.insert("theirs".to_owned(), String::new());
         // An unused chain of ours.
         kernel.chains.insert("pick-v4-9".to_owned(), String::new());
-        set(kernel, "pick-chains4").insert("0:9".to_owned(), [(None, "goto pick-v4-9".to_owned())].into());
-        set(kernel, "pick-chains4").insert("0:8".to_owned(), [(None, "goto pick-v4-9".to_owned())].into());
-        kernel.chains.insert("filter-input".to_owned(), String::new());
+        set(kernel, "pick-chains4").insert(
+            "0:9".to_owned(),
+            [(None, "goto pick-v4-9".to_owned())].into(),
+        );
+        set(kernel, "pick-chains4").insert(
+            "0:8".to_owned(),
+            [(None, "goto pick-v4-9".to_owned())].into(),
+        );
+        kernel
+            .chains
+            .insert("filter-input".to_owned(), String::new());
         kernel.sets.remove("hairpin4");
-        let theirs = KernelSet { declaration: [0; 5], elements: BTreeMap::new() };
+        let theirs = KernelSet {
+            declaration: [0; 5],
+            elements: BTreeMap::new(),
+        };
         kernel.sets.insert("theirs".to_owned(), theirs);
         kernel.sets.get_mut("no-endpoints4").unwrap().declaration[2] = 1;
     });
-    let deviations: Vec<(&str, &str)> =
-        found.iter().map(|(_, element, text)| (element.as_str(), text.split(' ').next().unwrap())).collect();
+    let deviations: Vec<(&str, &str)> = found
+        .iter()
+        .map(|(_, element, text)| (element.as_str(), text.split(' ').next().unwrap()))
+        .collect();
     let expected = [
         ("chains: check-v4", "missing"),
         ("chains: filter-input", "different"),
@@ -143,12 +220,22 @@ fn affinity_memory_of_wrong_backends_is_drift() {
     let remember = |backend: &'static str| {
         drift(move |kernel| {
             let memory = set(kernel, "affinity4");
-            memory.insert(format!("{WEB} . 10.0.0.9"), [(None, backend.to_owned())].into());
+            memory.insert(
+                format!("{WEB} . 10.0.0.9"),
+                [(None, backend.to_owned())].into(),
+            );
         })
     };
     assert_eq!(remember("10.244.1.1 . 8080"), []);
     let foreign = remember("10.244.9.9 . 8080");
-    assert_eq!(foreign, [drift_of("default/web", &format!("map affinity4: {WEB} . 10.0.0.9"), "foreign")]);
+    assert_eq!(
+        foreign,
+        [drift_of(
+            "default/web",
+            &format!("map affinity4: {WEB} . 10.0.0.9"),
+            "foreign"
+        )]
+    );
 }
 
 proptest! {

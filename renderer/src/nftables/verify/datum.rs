@@ -112,7 +112,9 @@ pub(super) fn text(number: u32, first: &[u8], last: &[u8]) -> (String, Option<u3
         }
         (text, None)
     };
-    let Some(mut parts) = parts(number, first, last) else { return unknown() };
+    let Some(mut parts) = parts(number, first, last) else {
+        return unknown();
+    };
     let slot = match parts.last() {
         Some((DataType::Integer, first, last)) if first == last && parts.len() > 1 => {
             let slot = (*first).try_into().ok().map(u32::from_ne_bytes);
@@ -152,11 +154,15 @@ fn part_text((one, first, last): Part<'_>) -> Option<String> {
         let name = str::from_utf8(first.get(..stem)?).ok()?;
         return Some(format!("\"{}*\"", name.escape_debug()));
     }
-    if let (DataType::Address(width), Some(begin), Some(end)) = (one, address(first), address(last)) {
+    if let (DataType::Address(width), Some(begin), Some(end)) = (one, address(first), address(last))
+    {
         let prefixes = 0..=u8::try_from(width * 8).ok()?;
         let mut networks = prefixes.filter_map(|prefix| IpNetwork::new(begin, prefix).ok());
-        let network = networks.find(|network| network.network() == begin && network.broadcast() == end);
-        return Some(network.map_or_else(|| format!("{begin}-{end}"), |network| network.to_string()));
+        let network =
+            networks.find(|network| network.network() == begin && network.broadcast() == end);
+        return Some(
+            network.map_or_else(|| format!("{begin}-{end}"), |network| network.to_string()),
+        );
     }
     Some(format!("{}-{}", one.text(first)?, one.text(last)?))
 }
@@ -171,7 +177,10 @@ mod tests {
     #[test]
     fn concatenation_is_split_by_its_types_and_slot() {
         let key = [10, 96, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0];
-        assert_eq!(text(FRONTEND, &key, &key), ("10.96.0.1 . tcp . 80".to_owned(), None));
+        assert_eq!(
+            text(FRONTEND, &key, &key),
+            ("10.96.0.1 . tcp . 80".to_owned(), None)
+        );
         let with_slot = [&key[..], &5_u32.to_ne_bytes()].concat();
         let found = text(FRONTEND << 6 | 4, &with_slot, &with_slot);
         assert_eq!(found, ("10.96.0.1 . tcp . 80".to_owned(), Some(5)));

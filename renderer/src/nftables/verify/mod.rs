@@ -52,7 +52,9 @@ type Progress = dyn FnMut(usize, usize) + Send;
 
 impl fmt::Debug for TableVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableVerifier").field("socket", &self.socket).finish_non_exhaustive()
+        f.debug_struct("TableVerifier")
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
     }
 }
 
@@ -64,13 +66,20 @@ impl TableVerifier {
 
     /// A verifier of this kernel.
     pub fn on(kernel: Arc<dyn Kernel>) -> Self {
-        Self { kernel, socket: None, progress: None }
+        Self {
+            kernel,
+            socket: None,
+            progress: None,
+        }
     }
 
     /// Adds a report of its progress.
     #[must_use]
     pub fn with_progress(self, progress: Box<dyn FnMut(usize, usize) + Send>) -> Self {
-        Self { progress: Some(progress), ..self }
+        Self {
+            progress: Some(progress),
+            ..self
+        }
     }
 
     /// All elements of the kernel in nft's format, by the name of their set. None if there is no table.
@@ -78,8 +87,16 @@ impl TableVerifier {
     /// # Errors
     /// When the kernel does not answer.
     pub fn elements(&mut self) -> Result<Option<BTreeMap<String, Vec<String>>>, RenderError> {
-        let table = self.read(0).map_err(|error| error.with_advice("read the table"))?;
-        Ok(table.map(|table| table.sets.into_iter().map(|(name, set)| (name, lines(set))).collect()))
+        let table = self
+            .read(0)
+            .map_err(|error| error.with_advice("read the table"))?;
+        Ok(table.map(|table| {
+            table
+                .sets
+                .into_iter()
+                .map(|(name, set)| (name, lines(set)))
+                .collect()
+        }))
     }
 
     /// The content of the kernel's table. None if there is no table.
@@ -87,18 +104,25 @@ impl TableVerifier {
     /// # Errors
     /// When the kernel does not answer.
     pub fn listing(&mut self) -> Result<Option<TableListing>, RenderError> {
-        self.try_listing().map_err(|error| error.with_advice("read the table"))
+        self.try_listing()
+            .map_err(|error| error.with_advice("read the table"))
     }
 
     fn try_listing(&mut self) -> Result<Option<TableListing>, NetlinkError> {
-        let Some(table) = self.read(0)? else { return Ok(None) };
+        let Some(table) = self.read(0)? else {
+            return Ok(None);
+        };
         let rules = inspect::rules::read(self.socket()?)?;
         let chain = |(name, hook): (String, String)| {
             let rules = rules.count(&name);
             (name, ListedChain { hook, rules })
         };
         let set = |(name, set): (String, KernelSet)| {
-            let kind = if set.declaration[0] & constants::set::FLAG_MAP == 0 { "set" } else { "map" };
+            let kind = if set.declaration[0] & constants::set::FLAG_MAP == 0 {
+                "set"
+            } else {
+                "map"
+            };
             (format!("{kind} {name}"), lines(set).into_iter().collect())
         };
         Ok(Some(TableListing {
@@ -117,8 +141,14 @@ impl TableVerifier {
 
     fn read(&mut self, expected: usize) -> Result<Option<KernelTable>, NetlinkError> {
         let mut progress = self.progress.take();
-        let mut tell = |count| progress.iter_mut().for_each(|progress| progress(count, expected));
-        let read = self.socket().and_then(|socket| reader::read(socket, TABLE, &mut tell));
+        let mut tell = |count| {
+            if let Some(progress) = &mut progress {
+                progress(count, expected);
+            }
+        };
+        let read = self
+            .socket()
+            .and_then(|socket| reader::read(socket, TABLE, &mut tell));
         self.progress = progress;
         read
     }
@@ -127,8 +157,16 @@ impl TableVerifier {
         let desired = DesiredTable::new(snapshot);
         let Some(found) = self.read(desired.count())? else {
             let (place, element) = ("tables".to_owned(), format!("inet {TABLE}"));
-            let drift = Drift { service: None, place, element, deviation: Deviation::Missing };
-            return Ok(Verification { checked: 1, drift: [drift].into() });
+            let drift = Drift {
+                service: None,
+                place,
+                element,
+                deviation: Deviation::Missing,
+            };
+            return Ok(Verification {
+                checked: 1,
+                drift: [drift].into(),
+            });
         };
         let mut verification = compare::compare(&desired, &found);
         let rules = inspect::rules::read(self.socket()?)?;
@@ -138,14 +176,26 @@ impl TableVerifier {
             !desired.chains.contains_key(*name) && !rules.has_any(name) && !found.leads_to(name)
         };
         let names = found.chains.keys().filter(|name| !is_left_over(name));
-        let on_demand = names.filter_map(|name| DemandChain::by_name(name)).collect();
-        let existing = ExistingTable { on_demand, ..ExistingTable::default() };
+        let on_demand = names
+            .filter_map(|name| DemandChain::by_name(name))
+            .collect();
+        let existing = ExistingTable {
+            on_demand,
+            ..ExistingTable::default()
+        };
         for wrong in inspect::rules::compare(&rules, &existing) {
             if found.chains.contains_key(&wrong.chain) {
                 let place = format!("chain {}", wrong.chain);
-                let element = wrong.number.map_or_else(String::new, |number| format!("rule {number}"));
+                let element = wrong
+                    .number
+                    .map_or_else(String::new, |number| format!("rule {number}"));
                 let deviation = Deviation::Different(wrong.detail);
-                verification.drift.insert(Drift { service: None, place, element, deviation });
+                verification.drift.insert(Drift {
+                    service: None,
+                    place,
+                    element,
+                    deviation,
+                });
             }
         }
         verification.checked += rules.len();
@@ -172,14 +222,23 @@ impl Verifier for TableVerifier {
 
 /// The reader's form of an element of one of our sets.
 #[cfg(any(test, fuzzing))]
-pub(super) fn read_element(set: super::layout::Set, element: super::netlink::Attributes<'_>) -> Vec<String> {
+pub(super) fn read_element(
+    set: super::layout::Set,
+    element: super::netlink::Attributes<'_>,
+) -> Vec<String> {
     use super::netlink::constants::{data, elem};
 
     let ours = set.declaration();
     let (data_type, data_len) = ours.data.unwrap_or_default();
     let declaration = [ours.flags, ours.key_type, ours.key_len, data_type, data_len];
-    let mut read = KernelSet { declaration, ..KernelSet::default() };
-    if let Some(first) = element.nested(elem::KEY).and_then(|key| key.get(data::VALUE)) {
+    let mut read = KernelSet {
+        declaration,
+        ..KernelSet::default()
+    };
+    if let Some(first) = element
+        .nested(elem::KEY)
+        .and_then(|key| key.get(data::VALUE))
+    {
         read.insert_element(first, element);
     }
     lines(read)
@@ -188,11 +247,18 @@ pub(super) fn read_element(set: super::layout::Set, element: super::netlink::Att
 fn lines(set: KernelSet) -> Vec<String> {
     let line = |key: &str, slot: Option<u32>, value: &str| {
         let slot = slot.map(|slot| format!(" . {slot}")).unwrap_or_default();
-        let value = if value.is_empty() { String::new() } else { format!(" : {value}") };
+        let value = if value.is_empty() {
+            String::new()
+        } else {
+            format!(" : {value}")
+        };
         format!("{key}{slot}{value}")
     };
     let of_key = |(key, entries): (String, std::collections::BTreeSet<reader::StoredEntry>)| {
-        entries.into_iter().map(move |(slot, value)| line(&key, slot, &value)).collect::<Vec<_>>()
+        entries
+            .into_iter()
+            .map(move |(slot, value)| line(&key, slot, &value))
+            .collect::<Vec<_>>()
     };
     set.elements.into_iter().flat_map(of_key).collect()
 }

@@ -25,7 +25,11 @@ impl KernelTable {
     /// True if an element leads to the chain.
     pub(super) fn leads_to(&self, chain: &str) -> bool {
         let verdict = format!("goto {chain}");
-        let mut entries = self.sets.values().flat_map(|set| set.elements.values()).flatten();
+        let mut entries = self
+            .sets
+            .values()
+            .flat_map(|set| set.elements.values())
+            .flatten();
         entries.any(|(_, value)| *value == verdict)
     }
 }
@@ -57,11 +61,16 @@ pub(super) fn read(
         |object| {
             if object.text(table::NAME) == Some(name) {
                 let flags = object.u32(table::FLAGS).unwrap_or_default();
-                found = Some(KernelTable { flags, ..KernelTable::default() });
+                found = Some(KernelTable {
+                    flags,
+                    ..KernelTable::default()
+                });
             }
         },
     )?;
-    let Some(mut read) = found else { return Ok(None) };
+    let Some(mut read) = found else {
+        return Ok(None);
+    };
     socket.pass(
         msg::GETCHAIN,
         |_| (),
@@ -78,11 +87,29 @@ pub(super) fn read(
         |message| message.text(set::TABLE, name),
         |object| {
             let flags = object.u32(set::FLAGS).unwrap_or_default();
-            if let Some(of) = object.text(set::NAME).filter(|_| flags & set::FLAG_ANONYMOUS == 0) {
+            if let Some(of) = object
+                .text(set::NAME)
+                .filter(|_| flags & set::FLAG_ANONYMOUS == 0)
+            {
                 let number = |kind| object.u32(kind).unwrap_or_default();
-                let [key, data] = [[set::KEY_TYPE, set::KEY_LEN], [set::DATA_TYPE, set::DATA_LEN]];
-                let declaration = [flags, number(key[0]), number(key[1]), number(data[0]), number(data[1])];
-                read.sets.insert(of.to_owned(), KernelSet { declaration, ..KernelSet::default() });
+                let [key, data] = [
+                    [set::KEY_TYPE, set::KEY_LEN],
+                    [set::DATA_TYPE, set::DATA_LEN],
+                ];
+                let declaration = [
+                    flags,
+                    number(key[0]),
+                    number(key[1]),
+                    number(data[0]),
+                    number(data[1]),
+                ];
+                read.sets.insert(
+                    of.to_owned(),
+                    KernelSet {
+                        declaration,
+                        ..KernelSet::default()
+                    },
+                );
             }
         },
     )?;
@@ -99,17 +126,31 @@ pub(super) fn read(
 }
 
 fn hook(chain: Attributes<'_>) -> String {
-    let Some(hook) = chain.nested(chain::HOOK) else { return String::new() };
+    let Some(hook) = chain.nested(chain::HOOK) else {
+        return String::new();
+    };
     let kind = chain.text(chain::TYPE).unwrap_or_default();
-    let priority = hook.u32(chain::HOOK_PRIORITY).unwrap_or_default().cast_signed();
+    let priority = hook
+        .u32(chain::HOOK_PRIORITY)
+        .unwrap_or_default()
+        .cast_signed();
     let policy = chain.u32(chain::POLICY).unwrap_or_default();
-    hook_text(kind, hook.u32(chain::HOOK_HOOKNUM).unwrap_or_default(), priority, policy)
+    hook_text(
+        kind,
+        hook.u32(chain::HOOK_HOOKNUM).unwrap_or_default(),
+        priority,
+        policy,
+    )
 }
 
 /// In a format that can be compared and read.
 pub(super) fn hook_text(kind: &str, hook: u32, priority: i32, policy: u32) -> String {
     let name = hook_name(hook);
-    let policy = if policy == chain::POLICY_ACCEPT { "accept" } else { "drop" };
+    let policy = if policy == chain::POLICY_ACCEPT {
+        "accept"
+    } else {
+        "drop"
+    };
     format!("type {kind} hook {name} priority {priority} policy {policy}")
 }
 
@@ -129,13 +170,19 @@ fn read_elements(
         message.text(elem::LIST_SET, name);
     };
     socket.pass(msg::GETSETELEM, question, |object| {
-        let list = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
+        let list = object
+            .nested(elem::LIST_ELEMENTS)
+            .into_iter()
+            .flat_map(Attributes::iter);
         for (_, element) in list.filter(|(kind, _)| *kind == LIST_ELEM) {
             count();
             let element = Attributes(element);
-            let Some(first) = key(element, elem::KEY) else { continue };
+            let Some(first) = key(element, elem::KEY) else {
+                continue;
+            };
             if is_cut {
-                let is_end = element.u32(elem::FLAGS).unwrap_or_default() & elem::FLAG_INTERVAL_END != 0;
+                let is_end =
+                    element.u32(elem::FLAGS).unwrap_or_default() & elem::FLAG_INTERVAL_END != 0;
                 // If one interval begins where another ends, the end comes first.
                 bounds.insert((first.to_vec(), !is_end));
             } else {
@@ -177,19 +224,27 @@ impl KernelSet {
     pub(super) fn insert_element(&mut self, first: &[u8], element: Attributes<'_>) {
         let [flags, ..] = self.declaration;
         let last = key(element, elem::KEY_END).filter(|_| flags & set::FLAG_CONCAT != 0);
-        let data = element.nested(elem::DATA).filter(|_| flags & set::FLAG_MAP != 0);
+        let data = element
+            .nested(elem::DATA)
+            .filter(|_| flags & set::FLAG_MAP != 0);
         self.insert(first, last.unwrap_or(first), data);
     }
 
     fn insert(&mut self, first: &[u8], last: &[u8], data: Option<Attributes<'_>>) {
         let [_, key_type, _, data_type, _] = self.declaration;
         let (key, slot) = datum::text(key_type, first, last);
-        let value = data.map(|data| match (data_type, data.nested(data::VERDICT), data.get(data::VALUE)) {
-            (VERDICT, Some(verdict), _) => verdict_text(verdict),
-            (_, _, Some(value)) => datum::text(data_type, value, value).0,
-            _ => "?".to_owned(),
-        });
-        self.elements.entry(key).or_default().insert((slot, value.unwrap_or_default()));
+        let value =
+            data.map(
+                |data| match (data_type, data.nested(data::VERDICT), data.get(data::VALUE)) {
+                    (VERDICT, Some(verdict), _) => verdict_text(verdict),
+                    (_, _, Some(value)) => datum::text(data_type, value, value).0,
+                    _ => "?".to_owned(),
+                },
+            );
+        self.elements
+            .entry(key)
+            .or_default()
+            .insert((slot, value.unwrap_or_default()));
     }
 }
 
@@ -197,7 +252,10 @@ impl KernelSet {
 const VERDICT: u32 = 0xffff_ff00;
 
 fn verdict_text(attributes: Attributes<'_>) -> String {
-    let code = attributes.u32(data::VERDICT_CODE).unwrap_or_default().cast_signed();
+    let code = attributes
+        .u32(data::VERDICT_CODE)
+        .unwrap_or_default()
+        .cast_signed();
     let word = match code {
         verdict::ACCEPT => "accept".to_owned(),
         verdict::DROP => "drop".to_owned(),
@@ -205,7 +263,9 @@ fn verdict_text(attributes: Attributes<'_>) -> String {
         verdict::JUMP => "jump".to_owned(),
         other => format!("verdict {other}"),
     };
-    let chain = attributes.text(data::VERDICT_CHAIN).map(|chain| format!(" {}", chain.escape_debug()));
+    let chain = attributes
+        .text(data::VERDICT_CHAIN)
+        .map(|chain| format!(" {}", chain.escape_debug()));
     word + &chain.unwrap_or_default()
 }
 

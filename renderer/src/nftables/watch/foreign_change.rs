@@ -75,10 +75,15 @@ impl ForeignChangeCollector {
         if set.kind.only_records() || set.kind == SetKind::Affinity && kind == msg::DELSETELEM {
             return false;
         }
-        let listed = object.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
+        let listed = object
+            .nested(elem::LIST_ELEMENTS)
+            .into_iter()
+            .flat_map(Attributes::iter);
         for (_, attributes) in listed.filter(|(kind, _)| *kind == LIST_ELEM) {
             match read::parse_element(set, Attributes(attributes)) {
-                Some(element) if set.kind != SetKind::Affinity && self.elements.len() < MAX_ELEMENTS => {
+                Some(element)
+                    if set.kind != SetKind::Affinity && self.elements.len() < MAX_ELEMENTS =>
+                {
                     let now = (kind == msg::NEWSETELEM).then_some(element);
                     self.elements.insert((set, element.key), now);
                 }
@@ -93,9 +98,15 @@ impl From<ForeignChangeCollector> for ForeignTableChange {
     fn from(collector: ForeignChangeCollector) -> Self {
         match collector {
             // With the table everything in it is removed.
-            ForeignChangeCollector { table_gone: true, .. } => Self::Table,
+            ForeignChangeCollector {
+                table_gone: true, ..
+            } => Self::Table,
             ForeignChangeCollector { is_more: true, .. } => Self::Anything,
-            ForeignChangeCollector { rules: true, elements, .. } => Self::Rules(elements),
+            ForeignChangeCollector {
+                rules: true,
+                elements,
+                ..
+            } => Self::Rules(elements),
             ForeignChangeCollector { elements, .. } => Self::Elements(elements),
         }
     }

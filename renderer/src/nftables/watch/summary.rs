@@ -46,7 +46,12 @@ impl Summary {
         let next = self.deeds.len();
         let place = *self.index.entry((kind, name.clone())).or_insert(next);
         if place == next {
-            self.deeds.push(ChangedObject { kind, example: example(object, &name), name, count: 0 });
+            self.deeds.push(ChangedObject {
+                kind,
+                example: example(object, &name),
+                name,
+                count: 0,
+            });
         }
         self.deeds[place].count += 1;
     }
@@ -58,10 +63,20 @@ impl Summary {
     /// The text; none without any change.
     pub(super) fn text(&self) -> Option<String> {
         // Deleting the table deletes everything in it, and the kernel reports all of that.
-        let of_table = self.deeds.iter().filter(|deed| matches!(deed.kind, msg::NEWTABLE | msg::DELTABLE));
-        let deeds: Vec<&ChangedObject> =
-            if self.has_kind(msg::DELTABLE) { of_table.collect() } else { self.deeds.iter().collect() };
-        let mut parts: Vec<String> = deeds.iter().take(MAX_NAMED).map(|deed| deed.text()).collect();
+        let of_table = self
+            .deeds
+            .iter()
+            .filter(|deed| matches!(deed.kind, msg::NEWTABLE | msg::DELTABLE));
+        let deeds: Vec<&ChangedObject> = if self.has_kind(msg::DELTABLE) {
+            of_table.collect()
+        } else {
+            self.deeds.iter().collect()
+        };
+        let mut parts: Vec<String> = deeds
+            .iter()
+            .take(MAX_NAMED)
+            .map(|deed| deed.text())
+            .collect();
         if deeds.len() > MAX_NAMED {
             parts.push(format!("{} more", deeds.len() - MAX_NAMED));
         }
@@ -75,12 +90,17 @@ impl Summary {
 
 impl ChangedObject {
     fn text(&self) -> String {
-        let Self { kind, name, count, .. } = self;
+        let Self {
+            kind, name, count, ..
+        } = self;
         let name = name.escape_debug();
-        let example = self
-            .example
-            .as_deref()
-            .map(|first| if *count > 1 { format!(" ({first} and others)") } else { format!(" ({first})") });
+        let example = self.example.as_deref().map(|first| {
+            if *count > 1 {
+                format!(" ({first} and others)")
+            } else {
+                format!(" ({first})")
+            }
+        });
         let example = example.unwrap_or_default();
         let plural = if *count == 1 { "" } else { "s" };
         match *kind {
@@ -100,7 +120,10 @@ impl ChangedObject {
 }
 
 fn example(object: Attributes<'_>, set: &str) -> Option<String> {
-    let (_, first) = object.nested(elem::LIST_ELEMENTS)?.iter().find(|(kind, _)| *kind == LIST_ELEM)?;
+    let (_, first) = object
+        .nested(elem::LIST_ELEMENTS)?
+        .iter()
+        .find(|(kind, _)| *kind == LIST_ELEM)?;
     let element = read::parse_element(Set::by_name(set)?, Attributes(first))?;
     Some(element.to_string())
 }
@@ -110,13 +133,25 @@ mod tests {
     use super::*;
 
     fn text(kind: u8, count: usize, example: Option<&str>) -> String {
-        ChangedObject { kind, name: "set".to_owned(), count, example: example.map(str::to_owned) }.text()
+        ChangedObject {
+            kind,
+            name: "set".to_owned(),
+            count,
+            example: example.map(str::to_owned),
+        }
+        .text()
     }
 
     #[test]
     fn number_of_changes_decides_plural_and_example() {
-        assert_eq!(text(msg::NEWSETELEM, 1, Some("a")), "added 1 element to set (a)");
-        assert_eq!(text(msg::DELSETELEM, 2, Some("a")), "deleted 2 elements of set (a and others)");
+        assert_eq!(
+            text(msg::NEWSETELEM, 1, Some("a")),
+            "added 1 element to set (a)"
+        );
+        assert_eq!(
+            text(msg::DELSETELEM, 2, Some("a")),
+            "deleted 2 elements of set (a and others)"
+        );
         assert_eq!(text(msg::NEWSETELEM, 2, None), "added 2 elements to set");
         assert_eq!(text(msg::NEWRULE, 1, None), "added 1 rule to chain set");
         assert_eq!(text(msg::DELRULE, 3, None), "deleted 3 rules of chain set");
@@ -125,12 +160,22 @@ mod tests {
     #[test]
     fn changes_of_deleted_table_are_one_and_others_are_counted() {
         let named = |count: usize, kind| {
-            let changed =
-                |index: usize| ChangedObject { kind, name: index.to_string(), count: 1, example: None };
-            Summary { deeds: (0..count).map(changed).collect(), index: BTreeMap::new() }
+            let changed = |index: usize| ChangedObject {
+                kind,
+                name: index.to_string(),
+                count: 1,
+                example: None,
+            };
+            Summary {
+                deeds: (0..count).map(changed).collect(),
+                index: BTreeMap::new(),
+            }
         };
         assert_eq!(named(0, msg::DELSET).text(), None);
-        assert_eq!(named(3, msg::DELSET).text().unwrap(), "deleted set 0, deleted set 1, deleted set 2");
+        assert_eq!(
+            named(3, msg::DELSET).text().unwrap(),
+            "deleted set 0, deleted set 1, deleted set 2"
+        );
         let four = named(4, msg::DELSET).text().unwrap();
         assert_eq!(four, "deleted set 0, deleted set 1, deleted set 2, 1 more");
         let mut deleted = named(4, msg::DELSET);

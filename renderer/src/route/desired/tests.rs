@@ -18,37 +18,66 @@ fn subset_of(texts: &'static [&'static str]) -> impl Strategy<Value = BTreeSet<I
 
 fn service() -> impl Strategy<Value = ContivService> {
     let backend = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(v4, local, ready)| {
-        let address: IpAddr = if v4 { [10, 1, 0, 1].into() } else { IpAddr::V6(1.into()) };
-        let state = if ready { BackendState::Ready } else { BackendState::Terminating };
-        Backend { local, state, ..Backend::new((address, 8080).into()) }
+        let address: IpAddr = if v4 {
+            [10, 1, 0, 1].into()
+        } else {
+            IpAddr::V6(1.into())
+        };
+        let state = if ready {
+            BackendState::Ready
+        } else {
+            BackendState::Terminating
+        };
+        Backend {
+            local,
+            state,
+            ..Backend::new((address, 8080).into())
+        }
     });
-    (subset_of(&EXTERNAL), proptest::option::of(backend), any::<bool>()).prop_map(
-        |(external_ips, backend, has_local_policy)| {
+    (
+        subset_of(&EXTERNAL),
+        proptest::option::of(backend),
+        any::<bool>(),
+    )
+        .prop_map(|(external_ips, backend, has_local_policy)| {
             let backends = backend.into_iter().collect();
-            let port =
-                ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port: None, backends };
+            let port = ServicePort {
+                port: 80,
+                protocol: Protocol::Tcp,
+                name: "".into(),
+                node_port: None,
+                backends,
+            };
             ContivService {
                 external_ips: external_ips.into(),
-                external_policy: if has_local_policy { TrafficPolicy::Local } else { TrafficPolicy::Cluster },
+                external_policy: if has_local_policy {
+                    TrafficPolicy::Local
+                } else {
+                    TrafficPolicy::Cluster
+                },
                 ports: vec![port],
                 ..ContivService::new(ServiceId::new("default", ""))
             }
-        },
-    )
+        })
 }
 
 fn snapshot() -> impl Strategy<Value = Snapshot> {
-    let node = (subset_of(&LOCAL), subset_of(&LOCAL)).prop_map(|(primary_ips, local_ips)| NodeFacts {
-        primary_ips,
-        local_ips,
-        ..NodeFacts::default()
-    });
+    let node =
+        (subset_of(&LOCAL), subset_of(&LOCAL)).prop_map(|(primary_ips, local_ips)| NodeFacts {
+            primary_ips,
+            local_ips,
+            ..NodeFacts::default()
+        });
     (btree_map(0..4_u8, service(), 0..4), node).prop_map(|(services, node)| {
         let named = services.into_iter().map(|(number, service)| {
             let id = ServiceId::new("default", number.to_string());
             (id.clone(), Arc::new(ContivService { id, ..service }))
         });
-        Snapshot { services: named.collect(), node, ..Snapshot::default() }
+        Snapshot {
+            services: named.collect(),
+            node,
+            ..Snapshot::default()
+        }
     })
 }
 
@@ -109,17 +138,35 @@ fn shared_address_stays_until_both_services_are_deleted() {
     };
     let services = [service("a", 80), service("b", 443)];
     let snapshot = Snapshot {
-        services: services.iter().map(|service| (service.id.clone(), Arc::clone(service))).collect(),
+        services: services
+            .iter()
+            .map(|service| (service.id.clone(), Arc::clone(service)))
+            .collect(),
         ..Snapshot::default()
     };
     let advertise = [AddressKind::External].into_iter().collect();
-    let mut desired = Desired::new(&snapshot, RouteOptions { advertise, ..RouteOptions::default() });
-    let destination = Destination { purpose: Purpose::Advertise, address };
+    let mut desired = Desired::new(
+        &snapshot,
+        RouteOptions {
+            advertise,
+            ..RouteOptions::default()
+        },
+    );
+    let destination = Destination {
+        purpose: Purpose::Advertise,
+        address,
+    };
     assert_eq!(desired.owners(destination).count(), 2);
     for (service, is_still_advertised) in services.into_iter().zip([true, false]) {
         let id = service.id.clone();
-        let deletion = ServiceChange { old: Some(service), new: None };
-        let changes = ChangeSet { services: [(id, deletion)].into(), ..ChangeSet::default() };
+        let deletion = ServiceChange {
+            old: Some(service),
+            new: None,
+        };
+        let changes = ChangeSet {
+            services: [(id, deletion)].into(),
+            ..ChangeSet::default()
+        };
         assert!(desired.update(&changes).contains(&destination));
         assert_eq!(desired.contains(destination), is_still_advertised);
     }

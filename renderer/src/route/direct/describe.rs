@@ -14,14 +14,22 @@ impl Direct {
     pub(in crate::route) fn rejected(&self) -> Vec<Rejected> {
         let rejected = self.refused.iter().filter_map(|(address, reason)| {
             let service = self.desired.owner(*address)?.clone();
-            Some(Rejected { service, reason: reason.clone(), active_state: LEFT_TO_NFTABLES })
+            Some(Rejected {
+                service,
+                reason: reason.clone(),
+                active_state: LEFT_TO_NFTABLES,
+            })
         });
         rejected.collect()
     }
 
     /// The number of objects of each kind.
     pub(in crate::route) fn sizes(&self) -> [(&'static str, usize); 3] {
-        [("direct", self.routes.len()), ("groups", self.groups.len()), ("next-hops", self.hops.len())]
+        [
+            ("direct", self.routes.len()),
+            ("groups", self.groups.len()),
+            ("next-hops", self.hops.len()),
+        ]
     }
 
     /// In the format of `ip nexthop` and `ip route`.
@@ -32,12 +40,19 @@ impl Direct {
             let _ = writeln!(text, "id {id} {hop}");
         }
         for Group { id, members } in self.groups.values() {
-            let group = Nexthop::Group { grouping: self.options.grouping, members: members.clone() };
+            let group = Nexthop::Group {
+                grouping: self.options.grouping,
+                members: members.clone(),
+            };
             let _ = writeln!(text, "id {id} {group}");
         }
         for (address, next_hop) in &self.routes {
             let next_hop = *next_hop;
-            let route = KernelRoute { table: table(self.options, next_hop), address: *address, next_hop };
+            let route = KernelRoute {
+                table: table(self.options, next_hop),
+                address: *address,
+                next_hop,
+            };
             let _ = writeln!(text, "{route}");
         }
         text
@@ -49,7 +64,13 @@ impl Direct {
             let path = format!("/proc/sys/net/{family}/fib_multipath_hash_policy");
             fs::read_to_string(path).is_ok_and(|policy| policy.trim() == "0")
         };
-        notes(&self.groups.iter().map(|(ip, group)| (*ip, group.members.len())), hashes_addresses)
+        notes(
+            &self
+                .groups
+                .iter()
+                .map(|(ip, group)| (*ip, group.members.len())),
+            hashes_addresses,
+        )
     }
 }
 
@@ -58,9 +79,15 @@ fn notes(
     groups: &(impl Iterator<Item = (IpAddr, usize)> + Clone),
     hashes_addresses: impl Fn(&str) -> bool,
 ) -> Vec<String> {
-    let spreads = |ipv4| groups.clone().any(|(ip, members)| ip.is_ipv4() == ipv4 && members > 1);
+    let spreads = |ipv4| {
+        groups
+            .clone()
+            .any(|(ip, members)| ip.is_ipv4() == ipv4 && members > 1)
+    };
     let families = [("ipv4", true), ("ipv6", false)];
-    let weak = families.into_iter().filter(|(family, ipv4)| spreads(*ipv4) && hashes_addresses(family));
+    let weak = families
+        .into_iter()
+        .filter(|(family, ipv4)| spreads(*ipv4) && hashes_addresses(family));
     let note = |(family, _)| {
         format!(
             "net.{family}.fib_multipath_hash_policy is 0: all connections of a client to a service that routes carry \
@@ -86,7 +113,13 @@ mod tests {
         ] {
             let notes = notes(&groups.iter().copied(), |family| families.contains(&family));
             assert_eq!(notes.len(), expected.len(), "{groups:?} {families:?}");
-            assert!(notes.iter().zip(expected).all(|(note, family)| note.contains(family)), "{notes:?}");
+            assert!(
+                notes
+                    .iter()
+                    .zip(expected)
+                    .all(|(note, family)| note.contains(family)),
+                "{notes:?}"
+            );
         }
     }
 }

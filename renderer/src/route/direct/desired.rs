@@ -31,8 +31,12 @@ impl DesiredServices {
     /// A service that routes no longer carry keeps its routes. A route to a shared address may belong to the other service; so
     /// the service must have a route to an address that only it has, if there is one.
     pub(in crate::route) fn new(snapshot: &Snapshot, has_route: impl Fn(IpAddr) -> bool) -> Self {
-        let translated =
-            || snapshot.services.values().filter(|service| !service.assignment.addresses.routes());
+        let translated = || {
+            snapshot
+                .services
+                .values()
+                .filter(|service| !service.assignment.addresses.routes())
+        };
         let routed: BTreeSet<IpAddr> = translated()
             .flat_map(|service| service.addresses())
             .filter(|address| has_route(*address))
@@ -41,14 +45,21 @@ impl DesiredServices {
         if !routed.is_empty() {
             let owners = owners(snapshot);
             for service in translated() {
-                let mut own =
-                    service.addresses().filter(|address| owners.get(address) == Some(&1)).peekable();
+                let mut own = service
+                    .addresses()
+                    .filter(|address| owners.get(address) == Some(&1))
+                    .peekable();
                 if own.peek().is_none() || own.any(|address| routed.contains(&address)) {
-                    desired.keep_routes(service, &snapshot.node, |address| routed.contains(&address));
+                    desired
+                        .keep_routes(service, &snapshot.node, |address| routed.contains(&address));
                 }
             }
         }
-        for service in snapshot.services.values().filter(|service| service.assignment.addresses.routes()) {
+        for service in snapshot
+            .services
+            .values()
+            .filter(|service| service.assignment.addresses.routes())
+        {
             desired.claim(service, &snapshot.node);
         }
         desired
@@ -72,9 +83,16 @@ impl DesiredServices {
             if service.assignment.addresses.routes() {
                 self.claim(service, node);
             } else if before.is_some() {
-                self.keep_routes(service, node, |address| had.contains(&address) && has_route(address));
+                self.keep_routes(service, node, |address| {
+                    had.contains(&address) && has_route(address)
+                });
             }
-            affected.extend(self.plans.get(id).into_iter().flat_map(|plan| plan.targets.keys()));
+            affected.extend(
+                self.plans
+                    .get(id)
+                    .into_iter()
+                    .flat_map(|plan| plan.targets.keys()),
+            );
         }
         affected
     }
@@ -98,7 +116,8 @@ impl DesiredServices {
 
     /// All addresses with a desired route that is possible.
     pub(in crate::route) fn possible_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.addresses().filter(|address| self.target(*address) != Some(&RouteTarget::Impossible))
+        self.addresses()
+            .filter(|address| self.target(*address) != Some(&RouteTarget::Impossible))
     }
 
     pub(in crate::route) fn is_empty(&self) -> bool {
@@ -107,21 +126,42 @@ impl DesiredServices {
 
     /// Claims every address of the service.
     fn claim(&mut self, service: &ContivService, node: &NodeFacts) {
-        self.insert(service, Plan { keeps_routes: false, targets: targets(service, node) });
+        self.insert(
+            service,
+            Plan {
+                keeps_routes: false,
+                targets: targets(service, node),
+            },
+        );
     }
 
     /// Keeps the addresses of the service that have a route, as long as it leads to a backend: no connection used any other.
-    fn keep_routes(&mut self, service: &ContivService, node: &NodeFacts, has_route: impl Fn(IpAddr) -> bool) {
+    fn keep_routes(
+        &mut self,
+        service: &ContivService,
+        node: &NodeFacts,
+        has_route: impl Fn(IpAddr) -> bool,
+    ) {
         let mut targets = targets(service, node);
         targets.retain(|address, target| has_route(*address) && target.reaches_backend());
         if !targets.is_empty() {
-            self.insert(service, Plan { keeps_routes: true, targets });
+            self.insert(
+                service,
+                Plan {
+                    keeps_routes: true,
+                    targets,
+                },
+            );
         }
     }
 
     /// The addresses that this service holds.
     fn held_by(&self, id: &ServiceId) -> impl Iterator<Item = IpAddr> {
-        let asked = self.plans.get(id).into_iter().flat_map(|plan| plan.targets.keys().copied());
+        let asked = self
+            .plans
+            .get(id)
+            .into_iter()
+            .flat_map(|plan| plan.targets.keys().copied());
         asked.filter(move |address| {
             let first = self.owners.get(address).and_then(BTreeSet::first);
             first.is_some_and(|(_, owner)| owner == id)
@@ -130,7 +170,10 @@ impl DesiredServices {
 
     fn insert(&mut self, service: &ContivService, plan: Plan) {
         for address in plan.targets.keys() {
-            self.owners.entry(*address).or_default().insert((plan.keeps_routes, service.id.clone()));
+            self.owners
+                .entry(*address)
+                .or_default()
+                .insert((plan.keeps_routes, service.id.clone()));
         }
         self.plans.insert(service.id.clone(), plan);
     }
@@ -152,7 +195,11 @@ impl DesiredServices {
 /// How many services have each address.
 fn owners(snapshot: &Snapshot) -> BTreeMap<IpAddr, usize> {
     let mut owners = BTreeMap::new();
-    for address in snapshot.services.values().flat_map(|service| service.addresses()) {
+    for address in snapshot
+        .services
+        .values()
+        .flat_map(|service| service.addresses())
+    {
         *owners.entry(address).or_default() += 1;
     }
     owners
@@ -170,8 +217,13 @@ mod tests {
 
     fn service(name: &str, carrier: Carrier, backend: u8) -> Arc<ContivService> {
         let backends = vec![Backend::new(([10, 1, 0, backend], 80).into())];
-        let port =
-            ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port: None, backends };
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "".into(),
+            node_port: None,
+            backends,
+        };
         let mut service = ContivService::new(ServiceId::new("default", name));
         service.cluster_ips = [ADDRESS].into();
         service.ports = vec![port];
@@ -180,8 +232,13 @@ mod tests {
     }
 
     fn snapshot(services: &[Arc<ContivService>]) -> Snapshot {
-        let services = services.iter().map(|service| (service.id.clone(), Arc::clone(service)));
-        Snapshot { services: services.collect(), ..Snapshot::default() }
+        let services = services
+            .iter()
+            .map(|service| (service.id.clone(), Arc::clone(service)));
+        Snapshot {
+            services: services.collect(),
+            ..Snapshot::default()
+        }
     }
 
     fn update(desired: &mut DesiredServices, new: Option<Arc<ContivService>>) -> usize {
@@ -190,7 +247,9 @@ mod tests {
             services: [(ServiceId::new("default", "web"), change)].into(),
             ..ChangeSet::default()
         };
-        desired.update(&changes, &NodeFacts::default(), |_| true).len()
+        desired
+            .update(&changes, &NodeFacts::default(), |_| true)
+            .len()
     }
 
     fn backend(desired: &DesiredServices) -> Option<IpAddr> {
@@ -213,8 +272,12 @@ mod tests {
 
     #[test]
     fn returning_service_keeps_its_routes_until_it_is_deleted() {
-        let mut desired = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
-        assert_eq!(update(&mut desired, Some(service("web", Carrier::Nftables, 2))), 1);
+        let mut desired =
+            DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        assert_eq!(
+            update(&mut desired, Some(service("web", Carrier::Nftables, 2))),
+            1
+        );
         assert_eq!(backend(&desired), Some([10, 1, 0, 2].into()));
         assert_eq!(desired.owner(ADDRESS), None, "nobody depends on it");
         assert_eq!(update(&mut desired, None), 1);
@@ -232,12 +295,16 @@ mod tests {
 
     #[test]
     fn returning_service_keeps_no_route_that_leads_nowhere() {
-        let mut desired = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        let mut desired =
+            DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
         let mut without = service("web", Carrier::Nftables, 1);
         Arc::make_mut(&mut without).ports[0].backends.clear();
         assert_eq!(update(&mut desired, Some(Arc::clone(&without))), 1);
         assert_eq!((desired.target(ADDRESS), desired.is_empty()), (None, true));
-        assert!(DesiredServices::new(&snapshot(&[without]), |_| true).is_empty(), "after a restart too");
+        assert!(
+            DesiredServices::new(&snapshot(&[without]), |_| true).is_empty(),
+            "after a restart too"
+        );
     }
 
     #[test]
@@ -248,22 +315,34 @@ mod tests {
             Arc::make_mut(&mut service).external_ips = [other].into();
             service
         };
-        let mut desired = DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
+        let mut desired =
+            DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1)]), |_| false);
         update(&mut desired, Some(more(Carrier::Nftables)));
         assert_eq!(desired.addresses().collect::<Vec<_>>(), [ADDRESS]);
-        let again = DesiredServices::new(&snapshot(&[more(Carrier::Nftables)]), |address| address == ADDRESS);
+        let again = DesiredServices::new(&snapshot(&[more(Carrier::Nftables)]), |address| {
+            address == ADDRESS
+        });
         assert_eq!(again, desired, "after a restart too");
     }
 
     #[test]
     fn service_that_goes_back_keeps_no_address_that_another_one_had() {
         let shared = service("api", Carrier::Route, 2);
-        let mut desired =
-            DesiredServices::new(&snapshot(&[service("web", Carrier::Route, 1), shared]), |_| false);
+        let mut desired = DesiredServices::new(
+            &snapshot(&[service("web", Carrier::Route, 1), shared]),
+            |_| false,
+        );
         assert_eq!(desired.owner(ADDRESS).unwrap().to_string(), "default/api");
         update(&mut desired, Some(service("web", Carrier::Nftables, 1)));
         let gone = ChangeSet {
-            services: [(ServiceId::new("default", "api"), ServiceChange { old: None, new: None })].into(),
+            services: [(
+                ServiceId::new("default", "api"),
+                ServiceChange {
+                    old: None,
+                    new: None,
+                },
+            )]
+            .into(),
             ..ChangeSet::default()
         };
         desired.update(&gone, &NodeFacts::default(), |_| true);
@@ -281,21 +360,31 @@ mod tests {
             service
         };
         // The other one comes first by name, and never had a route.
-        let services = [with("web", ADDRESS, 1), with("api", [10, 96, 0, 2].into(), 2)];
-        let desired =
-            DesiredServices::new(&snapshot(&services), |address| [ADDRESS, shared].contains(&address));
+        let services = [
+            with("web", ADDRESS, 1),
+            with("api", [10, 96, 0, 2].into(), 2),
+        ];
+        let desired = DesiredServices::new(&snapshot(&services), |address| {
+            [ADDRESS, shared].contains(&address)
+        });
         assert_eq!(desired.addresses().collect::<Vec<_>>(), [ADDRESS, shared]);
         for address in [ADDRESS, shared] {
             let Some(RouteTarget::Backends { weights, .. }) = desired.target(address) else {
                 panic!("{address}")
             };
-            assert_eq!(weights.keys().copied().collect::<Vec<_>>(), [IpAddr::from([10, 1, 0, 1])]);
+            assert_eq!(
+                weights.keys().copied().collect::<Vec<_>>(),
+                [IpAddr::from([10, 1, 0, 1])]
+            );
         }
     }
 
     #[test]
     fn service_that_lingers_gives_way_to_one_that_is_carried() {
-        let services = [service("a", Carrier::Nftables, 1), service("b", Carrier::Route, 2)];
+        let services = [
+            service("a", Carrier::Nftables, 1),
+            service("b", Carrier::Route, 2),
+        ];
         let desired = DesiredServices::new(&snapshot(&services), |_| true);
         assert_eq!(backend(&desired), Some([10, 1, 0, 2].into()));
         assert_eq!(desired.owner(ADDRESS).unwrap().to_string(), "default/b");

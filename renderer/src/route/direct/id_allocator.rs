@@ -43,7 +43,9 @@ impl Hops {
 
     /// Adds a programmed next hop. False if all of its copies exist already.
     pub(super) fn insert(&mut self, hop: Hop, id: u32, grouping: Grouping) -> bool {
-        let Some(copy) = copies(grouping).find(|copy| self.id(hop, *copy).is_none()) else { return false };
+        let Some(copy) = copies(grouping).find(|copy| self.id(hop, *copy).is_none()) else {
+            return false;
+        };
         self.ids.insert((hop, copy), id);
         self.by_id.insert(id, ((hop, copy), 0));
         self.maybe_unused.insert(id);
@@ -99,17 +101,29 @@ pub(super) struct IdAllocator {
 impl IdAllocator {
     /// `used`: all IDs that the kernel has now.
     pub(super) fn new(used: impl IntoIterator<Item = u32>) -> Self {
-        let used: BTreeSet<u32> = used.into_iter().filter(|id| (FIRST_ID..END_ID).contains(id)).collect();
-        Self { next: used.last().map_or(FIRST_ID, |last| last + 1), used }
+        let used: BTreeSet<u32> = used
+            .into_iter()
+            .filter(|id| (FIRST_ID..END_ID).contains(id))
+            .collect();
+        Self {
+            next: used.last().map_or(FIRST_ID, |last| last + 1),
+            used,
+        }
     }
 
     /// Allocates a free ID. None if all are in use.
     pub(super) fn allocate(&mut self) -> Option<u32> {
         let range = (END_ID - FIRST_ID) as usize;
-        let free =
-            (self.next..END_ID).chain(FIRST_ID..END_ID).take(range + 1).find(|id| !self.used.contains(id))?;
+        let free = (self.next..END_ID)
+            .chain(FIRST_ID..END_ID)
+            .take(range + 1)
+            .find(|id| !self.used.contains(id))?;
         self.used.insert(free);
-        self.next = if free + 1 < END_ID { free + 1 } else { FIRST_ID };
+        self.next = if free + 1 < END_ID {
+            free + 1
+        } else {
+            FIRST_ID
+        };
         Some(free)
     }
 
@@ -124,7 +138,11 @@ pub(super) fn members(shares: &BTreeMap<u32, u32>) -> Vec<Member> {
     let largest = shares.values().copied().max().unwrap_or(1).max(1);
     let limit = u32::from(u8::MAX);
     let scaled = |share: u32| {
-        if largest > limit { u64::from(share) * u64::from(limit) / u64::from(largest) } else { share.into() }
+        if largest > limit {
+            u64::from(share) * u64::from(limit) / u64::from(largest)
+        } else {
+            share.into()
+        }
     };
     let member = |(id, share): (&u32, &u32)| Member {
         id: *id,
@@ -138,12 +156,18 @@ mod tests {
     use super::*;
 
     fn hop(last: u8) -> Hop {
-        Hop { gateway: [10, 1, 0, last].into(), interface: 1 }
+        Hop {
+            gateway: [10, 1, 0, last].into(),
+            interface: 1,
+        }
     }
 
     fn weights(shares: &[u32]) -> Vec<u8> {
         let shares = (1..).zip(shares.iter().copied()).collect();
-        members(&shares).iter().map(|member| member.weight).collect()
+        members(&shares)
+            .iter()
+            .map(|member| member.weight)
+            .collect()
     }
 
     #[test]
@@ -155,7 +179,9 @@ mod tests {
     #[test]
     fn next_hop_is_unused_once_no_group_has_it() {
         let mut hops = Hops::default();
-        assert!(hops.insert(hop(1), 7, Grouping::Plain) && !hops.insert(hop(1), 8, Grouping::Plain));
+        assert!(
+            hops.insert(hop(1), 7, Grouping::Plain) && !hops.insert(hop(1), 8, Grouping::Plain)
+        );
         let member = [Member { id: 7, weight: 1 }];
         hops.replace_members(&[], &member);
         hops.replace_members(&[], &member);
@@ -184,14 +210,21 @@ mod tests {
     #[test]
     fn resilient_groups_have_two_copies_of_each_next_hop() {
         let (mut hops, grouping) = (Hops::default(), Grouping::Resilient { idle: 1 });
-        assert_eq!([7, 8, 9].map(|id| hops.insert(hop(1), id, grouping)), [true, true, false]);
+        assert_eq!(
+            [7, 8, 9].map(|id| hops.insert(hop(1), id, grouping)),
+            [true, true, false]
+        );
         assert_eq!([0, 1].map(|copy| hops.id(hop(1), copy)), [Some(7), Some(8)]);
     }
 
     #[test]
     fn foreign_ids_are_skipped_and_freed_ids_come_last() {
         let mut ids = IdAllocator::new([5, FIRST_ID, END_ID - 1]);
-        assert_eq!(ids.allocate(), Some(FIRST_ID + 1), "wraps around to the first ID");
+        assert_eq!(
+            ids.allocate(),
+            Some(FIRST_ID + 1),
+            "wraps around to the first ID"
+        );
         ids.free(FIRST_ID + 1);
         assert_eq!(ids.allocate(), Some(FIRST_ID + 2));
     }

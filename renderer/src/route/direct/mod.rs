@@ -72,7 +72,10 @@ pub(super) fn is_direct(options: DirectOptions, route: KernelRoute) -> bool {
 
 /// The addresses whose routes lead to a backend.
 pub(super) fn routed_addresses(routes: impl Iterator<Item = KernelRoute>) -> BTreeSet<IpAddr> {
-    routes.filter(|route| route.next_hop.reaches_backend()).map(|route| route.address).collect()
+    routes
+        .filter(|route| route.next_hop.reaches_backend())
+        .map(|route| route.address)
+        .collect()
 }
 
 /// The table of a route.
@@ -114,13 +117,22 @@ impl Direct {
             refused: BTreeMap::new(),
         };
         let (strays, leftovers) = direct.adopt(kernel);
-        let affected = direct.desired.addresses().chain(direct.routes.keys().copied()).collect();
+        let affected = direct
+            .desired
+            .addresses()
+            .chain(direct.routes.keys().copied())
+            .collect();
         let mut problems = direct.apply(socket, affected, announcer, report)?;
         let mut batch = Batch::default();
         for stray in strays {
             batch.remove_route(stray);
         }
-        problems.extend(batch.send(socket, report)?.into_iter().map(|failed| failed.problem));
+        problems.extend(
+            batch
+                .send(socket, report)?
+                .into_iter()
+                .map(|failed| failed.problem),
+        );
         // Groups before their members, and both after the routes: otherwise the kernel would remove the routes with them.
         program::delete_nexthops(socket, leftovers, report)?;
         Ok((direct, problems))
@@ -132,7 +144,8 @@ impl Direct {
         let mut leftovers = Vec::new();
         for found in kernel.nexthops.into_iter().filter(|found| found.is_ours) {
             match found.nexthop {
-                Some(Nexthop::Hop(hop)) if self.hops.insert(hop, found.id, self.options.grouping) => {}
+                Some(Nexthop::Hop(hop))
+                    if self.hops.insert(hop, found.id, self.options.grouping) => {}
                 Some(Nexthop::Group { grouping, members }) if grouping == self.options.grouping => {
                     groups.insert(found.id, members);
                 }
@@ -166,8 +179,14 @@ impl Direct {
         announcer: &mut Announcer,
         report: &mut Report,
     ) -> Result<Vec<String>, NetlinkError> {
-        let Self { desired, routes, .. } = self;
-        let has_route = |address| routes.get(&address).is_some_and(|next_hop| next_hop.reaches_backend());
+        let Self {
+            desired, routes, ..
+        } = self;
+        let has_route = |address| {
+            routes
+                .get(&address)
+                .is_some_and(|next_hop| next_hop.reaches_backend())
+        };
         let affected = desired.update(changes, node, has_route);
         self.apply(socket, affected, announcer, report)
     }
@@ -183,7 +202,9 @@ impl Direct {
             return Ok(Vec::new());
         }
         let mut problems = Vec::new();
-        let targets = affected.iter().filter_map(|address| self.desired.target(*address));
+        let targets = affected
+            .iter()
+            .filter_map(|address| self.desired.target(*address));
         self.resolver.look_up(socket, targets, announcer)?;
         self.add_hops(socket, &affected, report, &mut problems)?;
         let mut batch = Batch::default();
@@ -222,9 +243,14 @@ impl Direct {
     ) -> Result<(), NetlinkError> {
         let grouping = self.options.grouping;
         let mut missing = BTreeSet::new();
-        for target in affected.iter().filter_map(|address| self.desired.target(*address)) {
+        for target in affected
+            .iter()
+            .filter_map(|address| self.desired.target(*address))
+        {
             if let RouteTarget::Backends { local, weights } = target {
-                let hops = weights.keys().filter_map(|backend| self.resolver.hop(*backend, *local));
+                let hops = weights
+                    .keys()
+                    .filter_map(|backend| self.resolver.hop(*backend, *local));
                 let all = hops.flat_map(|hop| copies(grouping).map(move |copy| (hop, copy)));
                 missing.extend(all.filter(|(hop, copy)| self.hops.id(*hop, *copy).is_none()));
             }
@@ -242,11 +268,16 @@ impl Direct {
                     self.hops.insert(hop, id, grouping);
                 }
                 // Another program uses the ID; it stays marked as used.
-                Some(EEXIST) => problems.push(format!("add the next hop {id}: another program uses this id")),
+                Some(EEXIST) => problems.push(format!(
+                    "add the next hop {id}: another program uses this id"
+                )),
                 Some(errno) => {
                     self.ids.free(id);
                     if !apply::is_not_ready(errno) {
-                        problems.push(format!("add the next hop {id} {hop}: {}", apply::reason(errno)));
+                        problems.push(format!(
+                            "add the next hop {id} {hop}: {}",
+                            apply::reason(errno)
+                        ));
                     }
                 }
             }
@@ -259,7 +290,9 @@ impl Direct {
         Ok(match self.desired.target(address) {
             None => None,
             Some(RouteTarget::Impossible) => {
-                return Err(format!("{address} is an address of this node, or one that means no host"));
+                return Err(format!(
+                    "{address} is an address of this node, or one that means no host"
+                ));
             }
             Some(RouteTarget::Local) => Some(DesiredTarget::NextHop(NextHop::Local)),
             Some(RouteTarget::Unreachable) => Some(DesiredTarget::NextHop(NextHop::Unreachable)),
@@ -286,16 +319,26 @@ impl Direct {
     }
 
     /// Adds the changes from the programmed to the desired target to `batch`.
-    fn set_target(&mut self, address: IpAddr, desired_target: Option<DesiredTarget>, batch: &mut Batch) {
+    fn set_target(
+        &mut self,
+        address: IpAddr,
+        desired_target: Option<DesiredTarget>,
+        batch: &mut Batch,
+    ) {
         let next_hop = match desired_target {
             None => None,
             Some(DesiredTarget::NextHop(next_hop)) => Some(next_hop),
             Some(DesiredTarget::Members(members)) => {
                 let source = self.sources[usize::from(address.is_ipv6())];
-                self.set_members(address, members, batch).map(|id| NextHop::Group { id, source })
+                self.set_members(address, members, batch)
+                    .map(|id| NextHop::Group { id, source })
             }
         };
-        let route = |next_hop| KernelRoute { table: table(self.options, next_hop), address, next_hop };
+        let route = |next_hop| KernelRoute {
+            table: table(self.options, next_hop),
+            address,
+            next_hop,
+        };
         match (self.routes.get(&address).copied(), next_hop) {
             (Some(old), Some(new)) if route(old).table != route(new).table => {
                 batch.add_route(route(new));
@@ -320,9 +363,17 @@ impl Direct {
     }
 
     /// Sets the members of an address's group, and returns its ID.
-    fn set_members(&mut self, address: IpAddr, members: Vec<Member>, batch: &mut Batch) -> Option<u32> {
+    fn set_members(
+        &mut self,
+        address: IpAddr,
+        members: Vec<Member>,
+        batch: &mut Batch,
+    ) -> Option<u32> {
         let grouping = self.options.grouping;
-        let nexthop = Nexthop::Group { grouping, members: members.clone() };
+        let nexthop = Nexthop::Group {
+            grouping,
+            members: members.clone(),
+        };
         let id = match self.groups.get(&address) {
             Some(group) if group.members == members => return Some(group.id),
             Some(group) => {

@@ -36,7 +36,11 @@ impl NextHopResolver {
         let mut unknown = BTreeSet::new();
         for target in targets {
             if let RouteTarget::Backends { weights, .. } = target {
-                unknown.extend(weights.keys().filter(|backend| !self.0.contains_key(backend)));
+                unknown.extend(
+                    weights
+                        .keys()
+                        .filter(|backend| !self.0.contains_key(backend)),
+                );
             }
         }
         if unknown.is_empty() {
@@ -45,8 +49,9 @@ impl NextHopResolver {
         announcer.depend_on_routes_to(&unknown);
         let routes = socket.look_up(unknown.iter().map(|backend| request(*backend)).collect())?;
         let hops = unknown.into_iter().zip(routes);
-        let hops: BTreeMap<_, _> =
-            hops.map(|(backend, route)| (backend, route.and_then(|route| hop(backend, &route)))).collect();
+        let hops: BTreeMap<_, _> = hops
+            .map(|(backend, route)| (backend, route.and_then(|route| hop(backend, &route))))
+            .collect();
         announcer.depend_on_links(hops.values().flatten().map(|hop| hop.interface));
         self.0.extend(hops);
         Ok(())
@@ -55,7 +60,11 @@ impl NextHopResolver {
     /// The next hop of a backend. A backend on this node is never behind a gateway: while its link is down, the kernel returns
     /// the default route.
     pub(super) fn hop(&self, backend: IpAddr, local: bool) -> Option<Hop> {
-        self.0.get(&backend).copied().flatten().filter(|hop| !local || hop.gateway == backend)
+        self.0
+            .get(&backend)
+            .copied()
+            .flatten()
+            .filter(|hop| !local || hop.gateway == backend)
     }
 }
 
@@ -83,7 +92,10 @@ fn hop(backend: IpAddr, route: &RouteMessage) -> Option<Hop> {
             _ => {}
         }
     }
-    Some(Hop { gateway, interface: interface? })
+    Some(Hop {
+        gateway,
+        interface: interface?,
+    })
 }
 
 #[cfg(test)]
@@ -102,22 +114,49 @@ mod tests {
         let backend: IpAddr = [10, 1, 0, 2].into();
         let oif = RouteAttribute::Oif(7);
         let on_link = route(RouteType::Unicast, vec![oif.clone()]);
-        assert_eq!(hop(backend, &on_link), Some(Hop { gateway: backend, interface: 7 }));
+        assert_eq!(
+            hop(backend, &on_link),
+            Some(Hop {
+                gateway: backend,
+                interface: 7
+            })
+        );
         let gateway: IpAddr = [192, 0, 2, 2].into();
         let via = RouteAttribute::Gateway(route_address(gateway));
         let behind = route(RouteType::Unicast, vec![oif.clone(), via]);
-        assert_eq!(hop(backend, &behind), Some(Hop { gateway, interface: 7 }));
+        assert_eq!(
+            hop(backend, &behind),
+            Some(Hop {
+                gateway,
+                interface: 7
+            })
+        );
         let inet6 = RouteAttribute::Via(RouteVia::Inet6(1.into()));
         let behind = route(RouteType::Unicast, vec![oif.clone(), inet6]);
-        assert_eq!(hop(backend, &behind), Some(Hop { gateway: IpAddr::V6(1.into()), interface: 7 }));
-        assert_eq!(hop(backend, &route(RouteType::Unreachable, vec![oif])), None);
+        assert_eq!(
+            hop(backend, &behind),
+            Some(Hop {
+                gateway: IpAddr::V6(1.into()),
+                interface: 7
+            })
+        );
+        assert_eq!(
+            hop(backend, &route(RouteType::Unreachable, vec![oif])),
+            None
+        );
     }
 
     #[test]
     fn local_backend_is_not_reached_through_a_gateway() {
         let [direct, behind] = [[10, 1, 0, 2], [10, 1, 0, 3]].map(IpAddr::from);
-        let to = |gateway| Some(Hop { gateway, interface: 7 });
-        let hops = NextHopResolver([(direct, to(direct)), (behind, to([192, 0, 2, 2].into()))].into());
+        let to = |gateway| {
+            Some(Hop {
+                gateway,
+                interface: 7,
+            })
+        };
+        let hops =
+            NextHopResolver([(direct, to(direct)), (behind, to([192, 0, 2, 2].into()))].into());
         assert_eq!(hops.hop(direct, true), to(direct));
         assert_eq!(hops.hop(behind, true), None);
         assert_eq!(hops.hop(behind, false), to([192, 0, 2, 2].into()));

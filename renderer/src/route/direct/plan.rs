@@ -40,46 +40,79 @@ impl RouteTarget {
 ///
 /// On a node with a backend, traffic for a service stays there, independent of topology, because the node that forwarded it has
 /// no backend itself: otherwise two nodes could forward it to each other. Source: Contiv's `ipv6route` renderer.
-pub(in crate::route) fn targets(service: &ContivService, node: &NodeFacts) -> BTreeMap<IpAddr, RouteTarget> {
+pub(in crate::route) fn targets(
+    service: &ContivService,
+    node: &NodeFacts,
+) -> BTreeMap<IpAddr, RouteTarget> {
     // As in Kubernetes, a service has the families of its cluster IPs; one without any has both.
     let clusters = &service.cluster_ips;
-    let is_in_family =
-        |ip: &IpAddr| clusters.is_empty() || clusters.iter().any(|other| other.is_ipv4() == ip.is_ipv4());
-    let external = service.external_ips.iter().filter(|ip| is_in_family(ip) && !clusters.contains(*ip));
+    let is_in_family = |ip: &IpAddr| {
+        clusters.is_empty() || clusters.iter().any(|other| other.is_ipv4() == ip.is_ipv4())
+    };
+    let external = service
+        .external_ips
+        .iter()
+        .filter(|ip| is_in_family(ip) && !clusters.contains(*ip));
     let of_cluster = clusters.iter().map(|ip| (*ip, service.internal_policy));
     let all = of_cluster.chain(external.map(|ip| (*ip, service.external_policy)));
-    all.map(|(address, policy)| (address, target(service, node, address, policy))).collect()
+    all.map(|(address, policy)| (address, target(service, node, address, policy)))
+        .collect()
 }
 
-fn target(service: &ContivService, node: &NodeFacts, address: IpAddr, policy: TrafficPolicy) -> RouteTarget {
+fn target(
+    service: &ContivService,
+    node: &NodeFacts,
+    address: IpAddr,
+    policy: TrafficPolicy,
+) -> RouteTarget {
     if node.is_local_address(address) || !is_routable(address) {
         return RouteTarget::Impossible;
     }
     let backends = service.ports.iter().flat_map(|port| &port.backends);
-    let of_family: Vec<&Backend> =
-        backends.filter(|backend| backend.address.is_ipv4() == address.is_ipv4()).collect();
+    let of_family: Vec<&Backend> = backends
+        .filter(|backend| backend.address.is_ipv4() == address.is_ipv4())
+        .collect();
     let of = |state, local| {
         let chosen = of_family.iter().copied();
         let chosen = chosen.filter(|backend| backend.state == state && backend.local == local);
         let (preferred, others): (Vec<&Backend>, Vec<_>) =
             chosen.partition(|backend| local || backend.in_topology);
-        if preferred.is_empty() { others } else { preferred }
+        if preferred.is_empty() {
+            others
+        } else {
+            preferred
+        }
     };
     let order = match policy {
         TrafficPolicy::Cluster => {
             use BackendState::{Ready, Terminating};
-            vec![(Ready, true), (Ready, false), (Terminating, true), (Terminating, false)]
+            vec![
+                (Ready, true),
+                (Ready, false),
+                (Terminating, true),
+                (Terminating, false),
+            ]
         }
-        TrafficPolicy::Local => vec![(BackendState::Ready, true), (BackendState::Terminating, true)],
+        TrafficPolicy::Local => vec![
+            (BackendState::Ready, true),
+            (BackendState::Terminating, true),
+        ],
     };
-    let chosen = order.into_iter().map(|(state, local)| of(state, local)).find(|chosen| !chosen.is_empty());
+    let chosen = order
+        .into_iter()
+        .map(|(state, local)| of(state, local))
+        .find(|chosen| !chosen.is_empty());
     match chosen {
         None if of_family.is_empty() => RouteTarget::Unreachable,
         None => RouteTarget::Blackhole,
-        Some(chosen) if chosen.iter().any(|backend| is_this_node(backend, node)) => RouteTarget::Local,
+        Some(chosen) if chosen.iter().any(|backend| is_this_node(backend, node)) => {
+            RouteTarget::Local
+        }
         Some(chosen) => {
             // All ports have the same backends.
-            let weights = chosen.iter().map(|backend| (backend.address, u32::from(backend.weight.max(1))));
+            let weights = chosen
+                .iter()
+                .map(|backend| (backend.address, u32::from(backend.weight.max(1))));
             RouteTarget::Backends {
                 local: chosen.iter().all(|backend| backend.local),
                 weights: weights.collect(),
@@ -106,13 +139,22 @@ mod tests {
     }
 
     fn backend(address: &str, local: bool, state: BackendState) -> Backend {
-        Backend { local, state, ..Backend::new((ip(address), 80).into()) }
+        Backend {
+            local,
+            state,
+            ..Backend::new((ip(address), 80).into())
+        }
     }
 
     /// With a cluster IP and an external one.
     fn service(backends: Vec<Backend>) -> ContivService {
-        let port =
-            ServicePort { port: 80, protocol: Protocol::Tcp, name: Arc::from(""), node_port: None, backends };
+        let port = ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: Arc::from(""),
+            node_port: None,
+            backends,
+        };
         ContivService {
             cluster_ips: [ip("10.96.0.1")].into(),
             external_ips: ["198.51.100.1", "2001:db8::1"].map(ip).into(),
@@ -125,15 +167,26 @@ mod tests {
     fn of(backends: Vec<Backend>) -> RouteTarget {
         let service = service(backends);
         let services = [(service.id.clone(), Arc::new(service.clone()))].into();
-        let image = mirror::snapshot(&Snapshot { services, ..Snapshot::default() });
-        let of_image = image.services.values().map(|service| targets(service, &NodeFacts::default()));
+        let image = mirror::snapshot(&Snapshot {
+            services,
+            ..Snapshot::default()
+        });
+        let of_image = image
+            .services
+            .values()
+            .map(|service| targets(service, &NodeFacts::default()));
         let of_image: Vec<_> = of_image.collect();
         let mut targets = targets(&service, &NodeFacts::default());
         let expected = targets.iter().map(|(address, target)| {
             let target = match target.clone() {
                 RouteTarget::Backends { local, weights } => {
-                    let weights = weights.into_iter().map(|(of, weight)| (mirror::address(of), weight));
-                    RouteTarget::Backends { local, weights: weights.collect() }
+                    let weights = weights
+                        .into_iter()
+                        .map(|(of, weight)| (mirror::address(of), weight));
+                    RouteTarget::Backends {
+                        local,
+                        weights: weights.collect(),
+                    }
                 }
                 other => other,
             };
@@ -145,9 +198,14 @@ mod tests {
 
     /// Backends in 10.1.0.0/16 are on this node.
     fn to(addresses: &[(&str, u32)]) -> RouteTarget {
-        let weights = addresses.iter().map(|(address, weight)| (ip(address), *weight)).collect();
+        let weights = addresses
+            .iter()
+            .map(|(address, weight)| (ip(address), *weight))
+            .collect();
         RouteTarget::Backends {
-            local: addresses.iter().all(|(address, _)| address.starts_with("10.1.")),
+            local: addresses
+                .iter()
+                .all(|(address, _)| address.starts_with("10.1.")),
             weights,
         }
     }
@@ -171,20 +229,39 @@ mod tests {
 
     #[test]
     fn local_backend_is_used_even_if_topology_excludes_it() {
-        let here = Backend { in_topology: false, ..backend("10.1.0.1", true, BackendState::Ready) };
+        let here = Backend {
+            in_topology: false,
+            ..backend("10.1.0.1", true, BackendState::Ready)
+        };
         let there = backend("10.2.0.1", false, BackendState::Ready);
-        let elsewhere = Backend { in_topology: false, ..backend("10.2.0.2", false, BackendState::Ready) };
+        let elsewhere = Backend {
+            in_topology: false,
+            ..backend("10.2.0.2", false, BackendState::Ready)
+        };
         let both = vec![there.clone(), elsewhere.clone()];
-        assert_eq!(of(vec![here, there, elsewhere.clone()]), to(&[("10.1.0.1", 1)]));
-        assert_eq!(of(both), to(&[("10.2.0.1", 1)]), "between other nodes topology decides");
+        assert_eq!(
+            of(vec![here, there, elsewhere.clone()]),
+            to(&[("10.1.0.1", 1)])
+        );
+        assert_eq!(
+            of(both),
+            to(&[("10.2.0.1", 1)]),
+            "between other nodes topology decides"
+        );
         assert_eq!(of(vec![elsewhere]), to(&[("10.2.0.2", 1)]));
     }
 
     #[test]
     fn weights_are_those_of_backends() {
-        let heavy = Backend { weight: 3, ..backend("10.1.0.1", true, BackendState::Ready) };
+        let heavy = Backend {
+            weight: 3,
+            ..backend("10.1.0.1", true, BackendState::Ready)
+        };
         let light = backend("10.1.0.2", true, BackendState::Ready);
-        assert_eq!(of(vec![heavy, light]), to(&[("10.1.0.1", 3), ("10.1.0.2", 1)]));
+        assert_eq!(
+            of(vec![heavy, light]),
+            to(&[("10.1.0.1", 3), ("10.1.0.2", 1)])
+        );
     }
 
     #[test]
@@ -194,7 +271,10 @@ mod tests {
         let targets = targets(&service, &NodeFacts::default());
         assert_eq!(targets[&ip("10.96.0.1")], to(&[("10.2.0.1", 1)]));
         assert_eq!(targets[&ip("198.51.100.1")], RouteTarget::Blackhole);
-        assert!(!targets.contains_key(&ip("2001:db8::1")), "not a family of the service");
+        assert!(
+            !targets.contains_key(&ip("2001:db8::1")),
+            "not a family of the service"
+        );
     }
 
     #[test]
@@ -207,7 +287,11 @@ mod tests {
             backend("10.2.0.2", false, Terminating),
         ];
         let (cluster_ip, external_ip) = (ip("10.96.0.1"), ip("198.51.100.1"));
-        let expected = [to(&[("10.1.0.1", 1)]), to(&[("10.1.0.2", 1)]), RouteTarget::Blackhole];
+        let expected = [
+            to(&[("10.1.0.1", 1)]),
+            to(&[("10.1.0.2", 1)]),
+            RouteTarget::Blackhole,
+        ];
         for (first, local) in expected.into_iter().enumerate() {
             for address in [cluster_ip, external_ip] {
                 let mut service = service(all[first..].to_vec());
@@ -218,21 +302,31 @@ mod tests {
                 };
                 *policy = TrafficPolicy::Local;
                 let mut targets = targets(&service, &NodeFacts::default());
-                assert_eq!(targets.remove(&address), Some(local.clone()), "{address} without {first}");
+                assert_eq!(
+                    targets.remove(&address),
+                    Some(local.clone()),
+                    "{address} without {first}"
+                );
             }
         }
     }
 
     #[test]
     fn backend_on_network_of_this_node_is_this_node() {
-        let host = |local| Backend { host_network: true, ..backend("192.0.2.1", local, BackendState::Ready) };
+        let host = |local| Backend {
+            host_network: true,
+            ..backend("192.0.2.1", local, BackendState::Ready)
+        };
         assert_eq!(of(vec![host(true)]), RouteTarget::Local);
         assert_eq!(of(vec![host(false)]), to(&[("192.0.2.1", 1)]));
     }
 
     #[test]
     fn address_of_this_node_cannot_be_routed() {
-        let node = NodeFacts { local_ips: [ip("10.96.0.1")].into(), ..NodeFacts::default() };
+        let node = NodeFacts {
+            local_ips: [ip("10.96.0.1")].into(),
+            ..NodeFacts::default()
+        };
         let targets = targets(&service(vec![]), &node);
         assert_eq!(targets[&ip("10.96.0.1")], RouteTarget::Impossible);
         assert_eq!(targets[&ip("198.51.100.1")], RouteTarget::Unreachable);

@@ -38,12 +38,14 @@ pub(super) struct FailedChange {
 impl Batch {
     pub(super) fn add_group(&mut self, id: u32, group: Nexthop) {
         let text = format!("add the group {id}");
-        self.groups.push((Change::Make(NexthopMessage::new(id, group).into()), text));
+        self.groups
+            .push((Change::Make(NexthopMessage::new(id, group).into()), text));
     }
 
     pub(super) fn replace_group(&mut self, id: u32, group: Nexthop) {
         let text = format!("change the group {id}");
-        self.groups.push((Change::Replace(NexthopMessage::new(id, group).into()), text));
+        self.groups
+            .push((Change::Replace(NexthopMessage::new(id, group).into()), text));
     }
 
     pub(super) fn remove_group(&mut self, id: u32) {
@@ -51,16 +53,23 @@ impl Batch {
     }
 
     pub(super) fn add_route(&mut self, route: KernelRoute) {
-        self.routes.push((Change::Make(RouteNetlinkMessage::NewRoute(route.message()).into()), route));
+        self.routes.push((
+            Change::Make(RouteNetlinkMessage::NewRoute(route.message()).into()),
+            route,
+        ));
     }
 
     pub(super) fn replace_route(&mut self, route: KernelRoute) {
-        self.routes.push((Change::Replace(RouteNetlinkMessage::NewRoute(route.message()).into()), route));
+        self.routes.push((
+            Change::Replace(RouteNetlinkMessage::NewRoute(route.message()).into()),
+            route,
+        ));
     }
 
     pub(super) fn remove_route(&mut self, route: KernelRoute) {
         // The group is removed after its route.
-        self.removals.push(RouteNetlinkMessage::DelRoute(route.message()).into());
+        self.removals
+            .push(RouteNetlinkMessage::DelRoute(route.message()).into());
     }
 
     /// Makes the changes, and returns those that the kernel refused.
@@ -69,7 +78,11 @@ impl Batch {
         socket: &mut RouteSocket,
         report: &mut Report,
     ) -> Result<Vec<FailedChange>, NetlinkError> {
-        let Self { groups, routes, removals } = self;
+        let Self {
+            groups,
+            routes,
+            removals,
+        } = self;
         let mut changes = Vec::with_capacity(groups.len() + routes.len() + removals.len());
         let (group_changes, group_texts): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
         let (route_changes, routes): (Vec<_>, Vec<_>) = routes.into_iter().unzip();
@@ -84,7 +97,11 @@ impl Batch {
             count(&mut report.added, *errno);
             if let Some(errno) = errno {
                 let problem = format!("{text}: {}", apply::reason(*errno));
-                failed.push(FailedChange { route: None, wait: None, problem });
+                failed.push(FailedChange {
+                    route: None,
+                    wait: None,
+                    problem,
+                });
             }
         }
         for (route, errno) in routes.into_iter().zip(of_routes) {
@@ -96,7 +113,11 @@ impl Batch {
             // The kernel removes a route together with its next hops.
             if let Some(errno) = errno.filter(|errno| ![ENOENT, ESRCH, ENODEV].contains(errno)) {
                 let problem = format!("remove a route or a group: {}", apply::reason(errno));
-                failed.push(FailedChange { route: None, wait: None, problem });
+                failed.push(FailedChange {
+                    route: None,
+                    wait: None,
+                    problem,
+                });
             }
         }
         Ok(failed)
@@ -106,12 +127,20 @@ impl Batch {
 fn refusal(route: KernelRoute, errno: Option<i32>) -> Option<FailedChange> {
     let wait = match apply::outcome(&route, errno) {
         Outcome::Added => return None,
-        Outcome::Conflict => Some(apply::conflict_reason(route.table, route.address, "route-direct-table")),
+        Outcome::Conflict => Some(apply::conflict_reason(
+            route.table,
+            route.address,
+            "route-direct-table",
+        )),
         Outcome::NotReady(errno) => Some(apply::not_ready_reason(route.address, errno)),
         Outcome::Failed(_) => None,
     };
     let problem = format!("add {route}: {}", apply::reason(errno.unwrap_or_default()));
-    Some(FailedChange { route: Some(route), wait, problem })
+    Some(FailedChange {
+        route: Some(route),
+        wait,
+        problem,
+    })
 }
 
 fn count(counter: &mut usize, errno: Option<i32>) {
@@ -140,12 +169,18 @@ pub(in crate::route) fn delete_nexthops(
     ids: Vec<u32>,
     report: &mut Report,
 ) -> Result<(), NetlinkError> {
-    let deletions = ids.into_iter().map(|id| Change::Make(NexthopMessage::deletion(id).into())).collect();
+    let deletions = ids
+        .into_iter()
+        .map(|id| Change::Make(NexthopMessage::deletion(id).into()))
+        .collect();
     for errno in apply::change(socket, deletions, report)? {
         count(&mut report.removed, errno);
         if let Some(errno) = errno.filter(|errno| *errno != ENOENT) {
             let source = std::io::Error::from_raw_os_error(errno);
-            return Err(NetlinkError::Socket { action: "delete a next hop", source });
+            return Err(NetlinkError::Socket {
+                action: "delete a next hop",
+                source,
+            });
         }
     }
     Ok(())

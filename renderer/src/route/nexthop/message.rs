@@ -63,17 +63,32 @@ pub(in crate::route) struct NexthopMessage {
 impl NexthopMessage {
     /// The message that adds or replaces an object.
     pub(in crate::route) const fn new(id: u32, nexthop: Nexthop) -> Self {
-        Self { action: Action::New, is_ours: true, id, nexthop: Some(nexthop) }
+        Self {
+            action: Action::New,
+            is_ours: true,
+            id,
+            nexthop: Some(nexthop),
+        }
     }
 
     /// The message that deletes an object.
     pub(in crate::route) const fn deletion(id: u32) -> Self {
-        Self { action: Action::Delete, is_ours: false, id, nexthop: None }
+        Self {
+            action: Action::Delete,
+            is_ours: false,
+            id,
+            nexthop: None,
+        }
     }
 
     /// The request for all of them.
     pub(in crate::route) const fn dump_request() -> Self {
-        Self { action: Action::Get, is_ours: false, id: 0, nexthop: None }
+        Self {
+            action: Action::Get,
+            is_ours: false,
+            id: 0,
+            nexthop: None,
+        }
     }
 
     /// Its type in the netlink header.
@@ -107,7 +122,9 @@ impl NexthopMessage {
                     IpAddr::V6(address) => writer.bytes(NHA_GATEWAY, &address.octets()),
                 }
             }
-            Some(Nexthop::Group { grouping, members }) => write_group(&mut writer, *grouping, members),
+            Some(Nexthop::Group { grouping, members }) => {
+                write_group(&mut writer, *grouping, members);
+            }
             Some(Nexthop::Other) | None => {}
         }
         bytes
@@ -124,11 +141,20 @@ impl NexthopMessage {
             let header = payload.first_chunk::<HEADER_BYTES>()?;
             let attributes = Attributes(payload.get(HEADER_BYTES..)?);
             let id = u32_of(attributes, NHA_ID)?;
-            let onlink =
-                u32::from_ne_bytes([header[4], header[5], header[6], header[7]]) & RTNH_F_ONLINK != 0;
-            let nexthop = hop(attributes).filter(|_| onlink).map(Nexthop::Hop).or_else(|| group(attributes));
+            let onlink = u32::from_ne_bytes([header[4], header[5], header[6], header[7]])
+                & RTNH_F_ONLINK
+                != 0;
+            let nexthop = hop(attributes)
+                .filter(|_| onlink)
+                .map(Nexthop::Hop)
+                .or_else(|| group(attributes));
             let nexthop = Some(nexthop.unwrap_or(Nexthop::Other));
-            Some(Self { action, is_ours: header[2] == PROTOCOL, id, nexthop })
+            Some(Self {
+                action,
+                is_ours: header[2] == PROTOCOL,
+                id,
+                nexthop,
+            })
         };
         Some(read().ok_or_else(|| DecodeError::from("a message about a next hop without its ID")))
     }
@@ -147,7 +173,10 @@ fn write_group(writer: &mut Writer<'_>, grouping: Grouping, members: &[Member]) 
             writer.bytes(NHA_GROUP_TYPE, &GROUP_RESILIENT.to_ne_bytes());
             writer.nested(NHA_RES_GROUP, |writer| {
                 writer.bytes(NHA_RES_GROUP_BUCKETS, &RESILIENT_BUCKETS.to_ne_bytes());
-                writer.bytes(NHA_RES_GROUP_IDLE_TIMER, &idle.saturating_mul(USER_HZ).to_ne_bytes());
+                writer.bytes(
+                    NHA_RES_GROUP_IDLE_TIMER,
+                    &idle.saturating_mul(USER_HZ).to_ne_bytes(),
+                );
             });
         }
     }
@@ -156,17 +185,26 @@ fn write_group(writer: &mut Writer<'_>, grouping: Grouping, members: &[Member]) 
 fn hop(attributes: Attributes<'_>) -> Option<Hop> {
     let gateway = attributes.get(NHA_GATEWAY)?;
     let v4 = <[u8; 4]>::try_from(gateway).map(IpAddr::from);
-    let gateway = v4.or_else(|_| <[u8; 16]>::try_from(gateway).map(IpAddr::from)).ok()?;
-    Some(Hop { gateway, interface: u32_of(attributes, NHA_OIF)? })
+    let gateway = v4
+        .or_else(|_| <[u8; 16]>::try_from(gateway).map(IpAddr::from))
+        .ok()?;
+    Some(Hop {
+        gateway,
+        interface: u32_of(attributes, NHA_OIF)?,
+    })
 }
 
 fn group(attributes: Attributes<'_>) -> Option<Nexthop> {
-    let members = attributes.get(NHA_GROUP)?.chunks_exact(MEMBER_BYTES).map(|member| Member {
-        id: u32::from_ne_bytes([member[0], member[1], member[2], member[3]]),
-        weight: member[4].saturating_add(1),
-    });
-    let kind =
-        attributes.get(NHA_GROUP_TYPE).and_then(|kind| Some(u16::from_ne_bytes(kind.try_into().ok()?)));
+    let members = attributes
+        .get(NHA_GROUP)?
+        .chunks_exact(MEMBER_BYTES)
+        .map(|member| Member {
+            id: u32::from_ne_bytes([member[0], member[1], member[2], member[3]]),
+            weight: member[4].saturating_add(1),
+        });
+    let kind = attributes
+        .get(NHA_GROUP_TYPE)
+        .and_then(|kind| Some(u16::from_ne_bytes(kind.try_into().ok()?)));
     let grouping = match kind.unwrap_or(GROUP_PLAIN) {
         GROUP_PLAIN => Grouping::Plain,
         GROUP_RESILIENT => {
@@ -174,15 +212,24 @@ fn group(attributes: Attributes<'_>) -> Option<Nexthop> {
             let buckets = of_group.get(NHA_RES_GROUP_BUCKETS)?;
             // A group of another size cannot become ours.
             (buckets == RESILIENT_BUCKETS.to_ne_bytes()).then_some(())?;
-            Grouping::Resilient { idle: u32_of(of_group, NHA_RES_GROUP_IDLE_TIMER)? / USER_HZ }
+            Grouping::Resilient {
+                idle: u32_of(of_group, NHA_RES_GROUP_IDLE_TIMER)? / USER_HZ,
+            }
         }
         _ => return None,
     };
-    Some(Nexthop::Group { grouping, members: members.collect() })
+    Some(Nexthop::Group {
+        grouping,
+        members: members.collect(),
+    })
 }
 
 fn u32_of(attributes: Attributes<'_>, kind: u16) -> Option<u32> {
-    attributes.get(kind)?.try_into().ok().map(u32::from_ne_bytes)
+    attributes
+        .get(kind)?
+        .try_into()
+        .ok()
+        .map(u32::from_ne_bytes)
 }
 
 #[cfg(test)]
@@ -192,10 +239,22 @@ mod tests {
     fn all() -> [Nexthop; 4] {
         let members = vec![Member { id: 7, weight: 1 }, Member { id: 8, weight: 255 }];
         [
-            Nexthop::Hop(Hop { gateway: [10, 1, 0, 2].into(), interface: 3 }),
-            Nexthop::Hop(Hop { gateway: "fd00::2".parse().unwrap(), interface: 3 }),
-            Nexthop::Group { grouping: Grouping::Plain, members: members.clone() },
-            Nexthop::Group { grouping: Grouping::Resilient { idle: 120 }, members },
+            Nexthop::Hop(Hop {
+                gateway: [10, 1, 0, 2].into(),
+                interface: 3,
+            }),
+            Nexthop::Hop(Hop {
+                gateway: "fd00::2".parse().unwrap(),
+                interface: 3,
+            }),
+            Nexthop::Group {
+                grouping: Grouping::Plain,
+                members: members.clone(),
+            },
+            Nexthop::Group {
+                grouping: Grouping::Resilient { idle: 120 },
+                members,
+            },
         ]
     }
 
@@ -203,7 +262,9 @@ mod tests {
     fn nexthop_sent_is_recognized_when_read() {
         for nexthop in all() {
             let message = NexthopMessage::new(9, nexthop);
-            let read = NexthopMessage::read(message.kind(), &message.payload()).unwrap().unwrap();
+            let read = NexthopMessage::read(message.kind(), &message.payload())
+                .unwrap()
+                .unwrap();
             assert_eq!(read, message);
         }
     }
@@ -212,10 +273,14 @@ mod tests {
     fn foreign_next_hop_is_recognized_and_its_id_is_known() {
         let mut payload = NexthopMessage::new(9, all()[0].clone()).payload();
         payload[2] = 3;
-        let read = NexthopMessage::read(RTM_NEWNEXTHOP, &payload).unwrap().unwrap();
+        let read = NexthopMessage::read(RTM_NEWNEXTHOP, &payload)
+            .unwrap()
+            .unwrap();
         assert_eq!((read.is_ours, read.id), (false, 9));
         payload[4..8].fill(0);
-        let read = NexthopMessage::read(RTM_NEWNEXTHOP, &payload).unwrap().unwrap();
+        let read = NexthopMessage::read(RTM_NEWNEXTHOP, &payload)
+            .unwrap()
+            .unwrap();
         assert_eq!(read.nexthop, Some(Nexthop::Other), "not on the link");
     }
 
@@ -223,7 +288,12 @@ mod tests {
     fn truncated_nexthop_is_an_error_and_other_messages_are_ignored() {
         let payload = NexthopMessage::new(9, all()[3].clone()).payload();
         for length in 0..HEADER_BYTES + 8 {
-            assert!(NexthopMessage::read(RTM_NEWNEXTHOP, &payload[..length]).unwrap().is_err(), "{length}");
+            assert!(
+                NexthopMessage::read(RTM_NEWNEXTHOP, &payload[..length])
+                    .unwrap()
+                    .is_err(),
+                "{length}"
+            );
         }
         assert!(NexthopMessage::read(24, &payload).is_none());
     }

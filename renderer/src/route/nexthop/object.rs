@@ -57,7 +57,11 @@ impl fmt::Display for Nexthop {
             Self::Hop(hop) => hop.fmt(f),
             Self::Group { grouping, members } => {
                 let member = |Member { id, weight }: &Member| format!("{id},{weight}");
-                write!(f, "group {}", members.iter().map(member).collect::<Vec<_>>().join("/"))?;
+                write!(
+                    f,
+                    "group {}",
+                    members.iter().map(member).collect::<Vec<_>>().join("/")
+                )?;
                 match grouping {
                     Grouping::Plain => Ok(()),
                     Grouping::Resilient { idle } => write!(f, " type resilient idle_timer {idle}"),

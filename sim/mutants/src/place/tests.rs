@@ -10,8 +10,7 @@ fn mutant(number: u32, genre: &str, source: &str, text: &str, replacement: &str)
     let at = source.find(text).unwrap() + 1;
     let position = |column| json!({ "line": 1, "column": column });
     let span = json!({ "start": position(at), "end": position(at + text.len()) });
-    let value =
-        json!({ "number": number, "file": "a.rs", "genre": genre, "replacement": replacement, "span": span });
+    let value = json!({ "number": number, "file": "a.rs", "genre": genre, "replacement": replacement, "span": span });
     serde_json::from_value(value).unwrap()
 }
 
@@ -24,7 +23,10 @@ fn planted(source: &str, mutants: &[Mutant]) -> String {
     syn::parse_file(&text).unwrap();
     for region in regions.iter().filter(|region| region.is_own) {
         let own = &text[region.start..region.end];
-        assert!(own.contains(&format!("crate::contiv_mutant::is({})", region.mutant)), "{own}");
+        assert!(
+            own.contains(&format!("crate::contiv_mutant::is({})", region.mutant)),
+            "{own}"
+        );
     }
     text.replace("crate::contiv_mutant::is", "is")
 }
@@ -32,7 +34,10 @@ fn planted(source: &str, mutants: &[Mutant]) -> String {
 #[test]
 fn function_value_returns_before_the_body() {
     let source = "fn a() -> bool { b() }";
-    let mutants = [mutant(1, "FnValue", source, "b()", "true"), mutant(2, "FnValue", source, "b()", "false")];
+    let mutants = [
+        mutant(1, "FnValue", source, "b()", "true"),
+        mutant(2, "FnValue", source, "b()", "false"),
+    ];
     assert_eq!(
         planted(source, &mutants),
         "fn a() -> bool { if is(1) { return true; } if is(2) { return false; } b() }"
@@ -42,8 +47,10 @@ fn function_value_returns_before_the_body() {
 #[test]
 fn operators_within_one_another_are_each_switched() {
     let source = "fn a() -> bool { b && c < d }";
-    let mutants =
-        [mutant(1, "BinaryOperator", source, "&&", "||"), mutant(2, "BinaryOperator", source, "<", "<=")];
+    let mutants = [
+        mutant(1, "BinaryOperator", source, "&&", "||"),
+        mutant(2, "BinaryOperator", source, "<", "<="),
+    ];
     assert_eq!(
         planted(source, &mutants),
         "fn a() -> bool { (if is(1) { b || c < d } else { b && (if is(2) { c <= d } else { c < d }) }) }"
@@ -53,8 +60,10 @@ fn operators_within_one_another_are_each_switched() {
 #[test]
 fn mutants_of_one_operator_share_its_place() {
     let source = "fn a() { b += 1; }";
-    let mutants =
-        [mutant(1, "BinaryOperator", source, "+=", "-="), mutant(2, "BinaryOperator", source, "+=", "*=")];
+    let mutants = [
+        mutant(1, "BinaryOperator", source, "+=", "-="),
+        mutant(2, "BinaryOperator", source, "+=", "*="),
+    ];
     assert_eq!(
         planted(source, &mutants),
         "fn a() { (if is(1) { b -= 1 } else if is(2) { b *= 1 } else { b += 1 }); }"
@@ -65,14 +74,20 @@ fn mutants_of_one_operator_share_its_place() {
 fn negation_is_deleted_by_its_switch() {
     let source = "fn a() -> bool { !b() }";
     let mutants = [mutant(1, "UnaryOperator", source, "!", "")];
-    assert_eq!(planted(source, &mutants), "fn a() -> bool { (if is(1) { b() } else { !b() }) }");
+    assert_eq!(
+        planted(source, &mutants),
+        "fn a() -> bool { (if is(1) { b() } else { !b() }) }"
+    );
 }
 
 #[test]
 fn arm_without_guard_gets_one() {
     let source = "fn a() { match b { Some(_) => c(), _ => d() } }";
     let mutants = [mutant(1, "MatchArm", source, "Some(_) => c()", "")];
-    assert_eq!(planted(source, &mutants), "fn a() { match b { Some(_) if !is(1) => c(), _ => d() } }");
+    assert_eq!(
+        planted(source, &mutants),
+        "fn a() { match b { Some(_) if !is(1) => c(), _ => d() } }"
+    );
 }
 
 #[test]
@@ -93,12 +108,18 @@ fn guard_is_switched_to_true_and_to_false() {
 #[test]
 fn deleted_field_is_that_of_the_struct_update() {
     let source = "fn a() -> B { B { c: 1, d, ..e } }";
-    let mutants = [mutant(1, "StructField", source, "c: 1", ""), mutant(2, "StructField", source, "d,", "")];
+    let mutants = [
+        mutant(1, "StructField", source, "c: 1", ""),
+        mutant(2, "StructField", source, "d,", ""),
+    ];
     let base = |number, member: &str| {
         format!("(if is({number}) {{ let base: B = Clone::clone(&e); base.{member} }} else")
     };
-    let expected =
-        format!("fn a() -> B {{ B {{ c: {} {{ 1 }}), d: {} {{ d }}), ..e }} }}", base(1, "c"), base(2, "d"));
+    let expected = format!(
+        "fn a() -> B {{ B {{ c: {} {{ 1 }}), d: {} {{ d }}), ..e }} }}",
+        base(1, "c"),
+        base(2, "d")
+    );
     assert_eq!(planted(source, &mutants), expected);
 }
 

@@ -25,7 +25,10 @@ impl Transaction<'_> {
                 None => return refuse_at(Errno::ENOENT, attributes.at(chain::HANDLE)),
             },
             None => match attributes.text(chain::NAME) {
-                Some(name) => (self.next.tables[at].chain(name).map(|found| found.handle), chain::NAME),
+                Some(name) => (
+                    self.next.tables[at].chain(name).map(|found| found.handle),
+                    chain::NAME,
+                ),
                 None => return refuse(Errno::EINVAL),
             },
         };
@@ -40,7 +43,9 @@ impl Transaction<'_> {
             }
             // The kernel stores it in a byte.
             Some(policy) => match policy & 0xff {
-                policy if [verdict::ACCEPT, verdict::DROP].contains(&policy.cast_signed()) => Some(policy),
+                policy if [verdict::ACCEPT, verdict::DROP].contains(&policy.cast_signed()) => {
+                    Some(policy)
+                }
                 _ => return refuse(Errno::EINVAL),
             },
         };
@@ -52,9 +57,13 @@ impl Transaction<'_> {
             return refuse(Errno::EOPNOTSUPP);
         }
         match found {
-            Some(_) if message.has(NLM_F_EXCL) => refuse_at(Errno::EEXIST, attributes.at(attribute)),
+            Some(_) if message.has(NLM_F_EXCL) => {
+                refuse_at(Errno::EEXIST, attributes.at(attribute))
+            }
             Some(_) if message.has(NLM_F_REPLACE) => refuse(Errno::EOPNOTSUPP),
-            Some(found) => self.update_chain(at, found, attributes, policy, attributes.at(attribute)),
+            Some(found) => {
+                self.update_chain(at, found, attributes, policy, attributes.at(attribute))
+            }
             None => self.add_chain(at, attributes, policy, flags),
         }
     }
@@ -68,7 +77,9 @@ impl Transaction<'_> {
         flags: u32,
     ) -> Result<()> {
         let base = match attributes.nested(chain::HOOK) {
-            Some(_) if self.updated.contains(&self.next.tables[at].handle) => return refuse(Errno::EINVAL),
+            Some(_) if self.updated.contains(&self.next.tables[at].handle) => {
+                return refuse(Errno::EINVAL);
+            }
             Some(hook) => Some(self.base(attributes, hook, policy)?),
             None if flags & chain::F_BASE != 0 => return refuse(Errno::EINVAL),
             None => None,
@@ -90,7 +101,12 @@ impl Transaction<'_> {
     }
 
     /// `nft_chain_parse_hook`, for a new chain.
-    fn base(&self, attributes: Attributes<'_>, hook: Attributes<'_>, policy: Option<u32>) -> Result<Base> {
+    fn base(
+        &self,
+        attributes: Attributes<'_>,
+        hook: Attributes<'_>,
+        policy: Option<u32>,
+    ) -> Result<Base> {
         let (number, priority) = (hook.u32(chain::HOOK_NUM)?, hook.u32(chain::HOOK_PRIORITY)?);
         let (Some(hook), Some(priority)) = (number, priority) else {
             return refuse_at(Errno::ENOENT, attributes.at(chain::NAME));
@@ -107,7 +123,12 @@ impl Transaction<'_> {
         if !kind.allows_hook(hook) || is_early {
             return refuse(Errno::EOPNOTSUPP);
         }
-        Ok(Base { kind, hook, priority, policy: policy.unwrap_or(verdict::ACCEPT.cast_unsigned()) })
+        Ok(Base {
+            kind,
+            hook,
+            priority,
+            policy: policy.unwrap_or(verdict::ACCEPT.cast_unsigned()),
+        })
     }
 
     fn is_missing(&self, name: &str) -> bool {
@@ -124,14 +145,18 @@ impl Transaction<'_> {
         blame: Option<usize>,
     ) -> Result<()> {
         let table = self.table(at);
-        let Some(found) = table.chains.get(&handle) else { return refuse(Errno::ENOENT) };
+        let Some(found) = table.chains.get(&handle) else {
+            return refuse(Errno::ENOENT);
+        };
         if let Some(flags) = attributes.u32(chain::FLAGS)?
             && flags | found.flags & chain::F_BASE != found.flags
         {
             return refuse(Errno::EOPNOTSUPP);
         }
         if let Some(hook) = attributes.nested(chain::HOOK) {
-            let Some(base) = found.base else { return refuse_at(Errno::EEXIST, blame) };
+            let Some(base) = found.base else {
+                return refuse_at(Errno::EEXIST, blame);
+            };
             let number = hook.u32(chain::HOOK_NUM)?;
             let priority = hook.u32(chain::HOOK_PRIORITY)?.map(u32::cast_signed);
             if number.is_some_and(|number| number != base.hook)
@@ -146,17 +171,26 @@ impl Transaction<'_> {
                     None => return refuse_at(Errno::ENOENT, attributes.at(chain::TYPE)),
                 },
             };
-            let is_same =
-                number.unwrap_or_default() == base.hook && priority.unwrap_or_default() == base.priority;
+            let is_same = number.unwrap_or_default() == base.hook
+                && priority.unwrap_or_default() == base.priority;
             if kind != base.kind || !is_same {
                 return refuse_at(Errno::EEXIST, blame);
             }
         }
         let of_table = table.handle;
-        if let (Some(policy), Some(Chain { base: Some(base), .. })) = (policy, table.chain_mut(handle)) {
+        if let (
+            Some(policy),
+            Some(Chain {
+                base: Some(base), ..
+            }),
+        ) = (policy, table.chain_mut(handle))
+        {
             base.policy = policy;
         }
-        let notice = table.chains.get(&handle).map(|found| Notice::chain(msg::NEWCHAIN, table, found));
+        let notice = table
+            .chains
+            .get(&handle)
+            .map(|found| Notice::chain(msg::NEWCHAIN, table, found));
         self.pending.insert(of_table);
         self.notices.extend(notice);
         Ok(())
@@ -175,7 +209,10 @@ impl Transaction<'_> {
             },
         };
         let Some(found) = found.map(|found| found.handle) else {
-            let refused = Refusal { errno: Errno::ENOENT, at: attributes.at(attribute) };
+            let refused = Refusal {
+                errno: Errno::ENOENT,
+                at: attributes.at(attribute),
+            };
             return unless_destroyed(message, msg::DESTROYCHAIN, refused).map(|_: Option<()>| ());
         };
         let has_uses = |table: &crate::kernel::ruleset::Table| {
@@ -185,14 +222,19 @@ impl Transaction<'_> {
             return refuse(Errno::EBUSY);
         }
         // Counted before the rules are deleted: a rule that leads to its own chain prevents the deletion.
-        let leads_here = table.chains.get(&found).is_some_and(|chain| chain.uses > chain.rules.len());
+        let leads_here = table
+            .chains
+            .get(&found)
+            .is_some_and(|chain| chain.uses > chain.rules.len());
         self.remove_rules(at, found);
         if leads_here {
             return refuse_at(Errno::EBUSY, attributes.at(attribute));
         }
         let table = self.table(at);
         let of_table = table.handle;
-        let Some(gone) = table.chains.remove(&found) else { return Ok(()) };
+        let Some(gone) = table.chains.remove(&found) else {
+            return Ok(());
+        };
         let notice = Notice::chain(msg::DELCHAIN, table, &gone);
         if gone.base.is_some() {
             self.pending.insert(of_table);

@@ -17,15 +17,21 @@ impl Transaction<'_> {
     /// `nf_tables_newsetelem`
     pub(super) fn new_elements(&mut self, message: &Message<'_>) -> Result<()> {
         let attributes = message.attributes();
-        let Some(list) = attributes.get(elem::LIST_ELEMENTS) else { return refuse(Errno::EINVAL) };
+        let Some(list) = attributes.get(elem::LIST_ELEMENTS) else {
+            return refuse(Errno::EINVAL);
+        };
         let at = self.table_of(message, attributes, elem::LIST_TABLE)?;
         let table = &self.next.tables[at];
-        let named = attributes.text(elem::LIST_SET).and_then(|name| table.set(name)).map(|set| set.handle);
+        let named = attributes
+            .text(elem::LIST_SET)
+            .and_then(|name| table.set(name))
+            .map(|set| set.handle);
         let handle = match (named, attributes.u32(elem::LIST_SET_ID)?) {
             (Some(handle), _) => Some(handle),
             (None, Some(id)) => {
                 let ids = self.set_ids_of(at);
-                let is_it = |(known, set): &&(u32, Handle)| *known == id && table.sets.contains_key(set);
+                let is_it =
+                    |(known, set): &&(u32, Handle)| *known == id && table.sets.contains_key(set);
                 ids.iter().rev().find(is_it).map(|(_, set)| *set)
             }
             (None, None) => None,
@@ -44,18 +50,31 @@ impl Transaction<'_> {
     }
 
     /// `nft_add_set_elem`
-    fn add_element(&mut self, at: usize, handle: Handle, attribute: Attribute<'_>, excl: bool) -> Result<()> {
+    fn add_element(
+        &mut self,
+        at: usize,
+        handle: Handle,
+        attribute: Attribute<'_>,
+        excl: bool,
+    ) -> Result<()> {
         let now = self.now;
         let table = self.table(at);
-        let Some(found) = table.sets.get(&handle) else { return refuse(Errno::ENOENT) };
+        let Some(found) = table.sets.get(&handle) else {
+            return refuse(Errno::ENOENT);
+        };
         let attributes = attribute.nested();
         let is_end = read_flags(attributes, found.has(set::F_INTERVAL))?;
-        let Some(key) = attributes.get(elem::KEY).filter(|_| has_valid_end(attributes, found, is_end)) else {
+        let Some(key) = attributes
+            .get(elem::KEY)
+            .filter(|_| has_valid_end(attributes, found, is_end))
+        else {
             return refuse(Errno::EINVAL);
         };
         let value = attributes.get(elem::DATA);
         let is_map = found.has(set::F_MAP);
-        if is_map && value.is_none() && !is_end || !is_map && value.is_some() || attributes.has(elem::OBJREF)
+        if is_map && value.is_none() && !is_end
+            || !is_map && value.is_some()
+            || attributes.has(elem::OBJREF)
         {
             return refuse(Errno::EINVAL);
         }
@@ -71,8 +90,12 @@ impl Transaction<'_> {
         if is_end && of_whole.iter().any(|kind| attributes.has(*kind)) {
             return refuse(Errno::EINVAL);
         }
-        let (timeout, expiration) = lifetime(attributes, found.has(set::F_TIMEOUT), found.timeout, is_end)?;
-        let counter = match attributes.nested(elem::EXPR).map(|one| (one.text(expr::NAME), one)) {
+        let (timeout, expiration) =
+            lifetime(attributes, found.has(set::F_TIMEOUT), found.timeout, is_end)?;
+        let counter = match attributes
+            .nested(elem::EXPR)
+            .map(|one| (one.text(expr::NAME), one))
+        {
             Some((Some("counter"), one)) => Some(read_counter(one)?),
             Some(_) => return refuse(Errno::EOPNOTSUPP),
             None => (found.declaration.has_counter && !is_end).then(Counter::default),
@@ -100,27 +123,49 @@ impl Transaction<'_> {
             key_end,
             data: data.clone(),
             is_end,
-            userdata: attributes.get(elem::USERDATA).map_or(Vec::new(), |data| data.payload.to_vec()),
+            userdata: attributes
+                .get(elem::USERDATA)
+                .map_or(Vec::new(), |data| data.payload.to_vec()),
             counter,
             timeout,
-            expires: expiration.or(timeout.filter(|timeout| *timeout != 0)).map(|length| now + length),
+            expires: expiration
+                .or(timeout.filter(|timeout| *timeout != 0))
+                .map(|length| now + length),
         };
-        let Some(found) = table.set_mut(handle) else { return refuse(Errno::ENOENT) };
+        let Some(found) = table.set_mut(handle) else {
+            return refuse(Errno::ENOENT);
+        };
         let inserted = match found.elements.insert(element.clone(), is_anonymous, now) {
             Ok(()) => {
                 // The excess element stays until the whole transaction is aborted.
                 let is_full = size > 0 && found.elements.len() > size as usize;
-                let notice = (!is_anonymous)
-                    .then(|| Notice::element(msg::NEWSETELEM, &self.next.tables[at], handle, &element));
+                let notice = (!is_anonymous).then(|| {
+                    Notice::element(msg::NEWSETELEM, &self.next.tables[at], handle, &element)
+                });
                 self.notices.extend(notice);
-                return if is_full { refuse(Errno::ENFILE) } else { Ok(()) };
+                return if is_full {
+                    refuse(Errno::ENFILE)
+                } else {
+                    Ok(())
+                };
             }
             Err(InsertConflict::Same(same)) if same.data == element.data && !excl => {
                 let has_changed = same.timeout.is_some() && same.timeout != element.timeout;
                 if has_changed || same.timeout.is_some() && expiration.is_some() {
-                    let Element { key, timeout, expires, .. } = element;
+                    let Element {
+                        key,
+                        timeout,
+                        expires,
+                        ..
+                    } = element;
                     let table = self.next.tables[at].handle;
-                    self.refreshed.push(RefreshedElement { table, set: handle, key, timeout, expires });
+                    self.refreshed.push(RefreshedElement {
+                        table,
+                        set: handle,
+                        key,
+                        timeout,
+                        expires,
+                    });
                 }
                 Ok(())
             }
@@ -138,7 +183,9 @@ impl Transaction<'_> {
     pub(super) fn delete_elements(&mut self, message: &Message<'_>) -> Result<()> {
         let attributes = message.attributes();
         let at = self.table_of(message, attributes, elem::LIST_TABLE)?;
-        let Some(name) = attributes.text(elem::LIST_SET) else { return refuse(Errno::EINVAL) };
+        let Some(name) = attributes.text(elem::LIST_SET) else {
+            return refuse(Errno::EINVAL);
+        };
         let Some(found) = self.next.tables[at].set(name) else {
             return refuse_at(Errno::ENOENT, attributes.at(elem::LIST_SET));
         };
@@ -150,7 +197,11 @@ impl Transaction<'_> {
         }
         let handle = found.handle;
         let Some(list) = attributes.get(elem::LIST_ELEMENTS) else {
-            let gone = self.table(at).set_mut(handle).map(|set| set.elements.clear()).unwrap_or_default();
+            let gone = self
+                .table(at)
+                .set_mut(handle)
+                .map(|set| set.elements.clear())
+                .unwrap_or_default();
             for gone in &gone {
                 self.removed(at, handle, gone);
             }
@@ -167,12 +218,22 @@ impl Transaction<'_> {
     }
 
     /// `nft_del_setelem`
-    fn remove_element(&mut self, at: usize, handle: Handle, attribute: Attribute<'_>) -> Result<()> {
+    fn remove_element(
+        &mut self,
+        at: usize,
+        handle: Handle,
+        attribute: Attribute<'_>,
+    ) -> Result<()> {
         let now = self.now;
-        let Some(found) = self.table(at).set_mut(handle) else { return refuse(Errno::ENOENT) };
+        let Some(found) = self.table(at).set_mut(handle) else {
+            return refuse(Errno::ENOENT);
+        };
         let attributes = attribute.nested();
         let is_end = read_flags(attributes, found.has(set::F_INTERVAL))?;
-        let Some(key) = attributes.get(elem::KEY).filter(|_| has_valid_end(attributes, found, is_end)) else {
+        let Some(key) = attributes
+            .get(elem::KEY)
+            .filter(|_| has_valid_end(attributes, found, is_end))
+        else {
             return refuse(Errno::EINVAL);
         };
         let len = found.declaration.key_len;
@@ -192,7 +253,8 @@ impl Transaction<'_> {
 
     fn removed(&mut self, at: usize, handle: Handle, gone: &Element) {
         let of_table = self.next.tables[at].handle;
-        self.refreshed.retain(|one| (one.table, one.set) != (of_table, handle) || one.key != gone.key);
+        self.refreshed
+            .retain(|one| (one.table, one.set) != (of_table, handle) || one.key != gone.key);
         let table = self.table(at);
         if let Some(data) = &gone.data {
             table.count_use(data, false);
@@ -212,13 +274,21 @@ fn read_flags(attributes: Attributes<'_>, has_intervals: bool) -> Result<bool> {
     if flags & !elem::F_INTERVAL_END & !elem::F_CATCHALL != 0 || flags & elem::F_CATCHALL != 0 {
         return refuse(Errno::EOPNOTSUPP);
     }
-    if is_end && !has_intervals { refuse(Errno::EINVAL) } else { Ok(is_end) }
+    if is_end && !has_intervals {
+        refuse(Errno::EINVAL)
+    } else {
+        Ok(is_end)
+    }
 }
 
 /// Only intervals of concatenations have a last key, and no separate end elements: `nft_setelem_valid_key_end`.
 fn has_valid_end(attributes: Attributes<'_>, set: &Set, is_end: bool) -> bool {
     let is_of_fields = set.has(set::F_INTERVAL) && set.has(set::F_CONCAT);
-    if is_of_fields { !is_end } else { !attributes.has(elem::KEY_END) }
+    if is_of_fields {
+        !is_end
+    } else {
+        !attributes.has(elem::KEY_END)
+    }
 }
 
 /// The timeout of an element and its remaining time, in milliseconds.
@@ -228,21 +298,36 @@ fn lifetime(
     of_set: u64,
     is_end: bool,
 ) -> Result<(Option<u64>, Option<u64>)> {
-    let (timeout, expiration) = (attributes.u64(elem::TIMEOUT)?, attributes.u64(elem::EXPIRATION)?);
+    let (timeout, expiration) = (
+        attributes.u64(elem::TIMEOUT)?,
+        attributes.u64(elem::EXPIRATION)?,
+    );
     if !has_timeout {
         let is_given = timeout.is_some() || expiration.is_some();
-        return if is_given { refuse(Errno::EINVAL) } else { Ok((None, None)) };
+        return if is_given {
+            refuse(Errno::EINVAL)
+        } else {
+            Ok((None, None))
+        };
     }
     let timeout = timeout.unwrap_or(if is_end { 0 } else { of_set });
     match expiration {
         Some(_) if timeout == 0 => refuse(Errno::EOPNOTSUPP),
         Some(expiration) if expiration > timeout => refuse(Errno::ERANGE),
-        _ => Ok((Some(timeout), expiration.filter(|expiration| *expiration != 0))),
+        _ => Ok((
+            Some(timeout),
+            expiration.filter(|expiration| *expiration != 0),
+        )),
     }
 }
 
 fn read_counter(expression: Attributes<'_>) -> Result<Counter> {
-    let Some(given) = expression.nested(expr::DATA) else { return Ok(Counter::default()) };
+    let Some(given) = expression.nested(expr::DATA) else {
+        return Ok(Counter::default());
+    };
     let number = |kind| given.u64(kind).map(Option::unwrap_or_default);
-    Ok(Counter { packets: number(expr::COUNTER_PACKETS)?, bytes: number(expr::COUNTER_BYTES)? })
+    Ok(Counter {
+        packets: number(expr::COUNTER_PACKETS)?,
+        bytes: number(expr::COUNTER_BYTES)?,
+    })
 }

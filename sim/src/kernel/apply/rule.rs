@@ -20,7 +20,9 @@ impl Transaction<'_> {
     pub(super) fn new_rule(&mut self, message: &Message<'_>) -> Result<()> {
         let attributes = message.attributes();
         let at = self.table_of(message, attributes, rule::TABLE)?;
-        let Some(name) = attributes.text(rule::CHAIN) else { return refuse(Errno::EINVAL) };
+        let Some(name) = attributes.text(rule::CHAIN) else {
+            return refuse(Errno::EINVAL);
+        };
         let Some(chain) = self.next.tables[at].chain(name).map(|chain| chain.handle) else {
             return refuse_at(Errno::ENOENT, attributes.at(rule::CHAIN));
         };
@@ -38,7 +40,9 @@ impl Transaction<'_> {
                 }
                 (handle, Some(handle), true)
             }
-            None if !message.has(NLM_F_CREATE) || message.has(NLM_F_REPLACE) => return refuse(Errno::EINVAL),
+            None if !message.has(NLM_F_CREATE) || message.has(NLM_F_REPLACE) => {
+                return refuse(Errno::EINVAL);
+            }
             None => {
                 let handle = self.table(at).next_handle();
                 let position = attributes.u64(rule::POSITION)?;
@@ -49,20 +53,40 @@ impl Transaction<'_> {
             }
         };
         let parsed = self.parse_all(attributes.get(rule::EXPRESSIONS))?;
-        let userdata = attributes.get(rule::USERDATA).map_or(Vec::new(), |data| data.payload.to_vec());
+        let userdata = attributes
+            .get(rule::USERDATA)
+            .map_or(Vec::new(), |data| data.payload.to_vec());
         let expressions = self.init_all(at, chain, handle, parsed)?;
-        let made = Arc::new(Rule { handle, expressions, userdata });
+        let made = Arc::new(Rule {
+            handle,
+            expressions,
+            userdata,
+        });
         let place = match neighbour {
             Some(neighbour) => {
-                let rules = self.next.tables[at].chains.get(&chain).map(|chain| &chain.rules);
-                let found = rules.and_then(|rules| rules.iter().position(|rule| rule.handle == neighbour));
-                found.map(|found| if message.has(NLM_F_APPEND) || replaces { found + 1 } else { found })
+                let rules = self.next.tables[at]
+                    .chains
+                    .get(&chain)
+                    .map(|chain| &chain.rules);
+                let found =
+                    rules.and_then(|rules| rules.iter().position(|rule| rule.handle == neighbour));
+                found.map(|found| {
+                    if message.has(NLM_F_APPEND) || replaces {
+                        found + 1
+                    } else {
+                        found
+                    }
+                })
             }
             None => None,
         };
         if let Some(chain) = self.table(at).chain_mut(chain) {
             chain.uses += 1;
-            let end = if message.has(NLM_F_APPEND) { chain.rules.len() } else { 0 };
+            let end = if message.has(NLM_F_APPEND) {
+                chain.rules.len()
+            } else {
+                0
+            };
             chain.rules.insert(place.unwrap_or(end), Arc::clone(&made));
         }
         if replaces {
@@ -72,7 +96,10 @@ impl Transaction<'_> {
             }
         }
         let table = &self.next.tables[at];
-        let notice = table.chains.get(&chain).map(|chain| Notice::rule(msg::NEWRULE, table, chain, &made));
+        let notice = table
+            .chains
+            .get(&chain)
+            .map(|chain| Notice::rule(msg::NEWRULE, table, chain, &made));
         self.notices.extend(notice);
         self.validate_now(at)
     }
@@ -106,11 +133,24 @@ impl Transaction<'_> {
         let mut registers = Registers::default();
         let mut expressions = Vec::new();
         for one in parsed {
-            let mut scope = Scope { table, chain, rule, set_ids: &set_ids, registers: &mut registers };
+            let mut scope = Scope {
+                table,
+                chain,
+                rule,
+                set_ids: &set_ids,
+                registers: &mut registers,
+            };
             match one.init(&mut scope) {
                 Ok(expression) => expressions.push(expression),
                 Err(refused) => {
-                    release(table, &Rule { handle: rule, expressions, userdata: Vec::new() });
+                    release(
+                        table,
+                        &Rule {
+                            handle: rule,
+                            expressions,
+                            userdata: Vec::new(),
+                        },
+                    );
                     return Err(refused.at_attribute(Some(one.at)));
                 }
             }
@@ -138,10 +178,15 @@ impl Transaction<'_> {
             return Ok(());
         };
         let missing = |kind| {
-            let refused = Refusal { errno: Errno::ENOENT, at: attributes.at(kind) };
+            let refused = Refusal {
+                errno: Errno::ENOENT,
+                at: attributes.at(kind),
+            };
             unless_destroyed(message, msg::DESTROYRULE, refused).map(|_: Option<()>| ())
         };
-        let Some(chain) = self.next.tables[at].chain(name) else { return missing(rule::CHAIN) };
+        let Some(chain) = self.next.tables[at].chain(name) else {
+            return missing(rule::CHAIN);
+        };
         let handle = chain.handle;
         let Some(of) = attributes.u64(rule::HANDLE)? else {
             self.remove_rules(at, handle);
@@ -158,20 +203,29 @@ impl Transaction<'_> {
 
     /// All rules of a chain.
     pub(super) fn remove_rules(&mut self, at: usize, chain: Handle) {
-        while self.next.tables[at].chains.get(&chain).is_some_and(|chain| !chain.rules.is_empty()) {
+        while self.next.tables[at]
+            .chains
+            .get(&chain)
+            .is_some_and(|chain| !chain.rules.is_empty())
+        {
             self.remove_rule(at, chain, 0);
         }
     }
 
     fn remove_rule(&mut self, at: usize, chain: Handle, place: usize) {
         let table = self.table(at);
-        let Some(found) = table.chain_mut(chain) else { return };
+        let Some(found) = table.chain_mut(chain) else {
+            return;
+        };
         if place >= found.rules.len() {
             return;
         }
         let gone = found.rules.remove(place);
         found.uses = found.uses.saturating_sub(1);
-        let notice = table.chains.get(&chain).map(|chain| Notice::rule(msg::DELRULE, table, chain, &gone));
+        let notice = table
+            .chains
+            .get(&chain)
+            .map(|chain| Notice::rule(msg::DELRULE, table, chain, &gone));
         release(table, &gone);
         self.notices.extend(notice);
     }
@@ -184,17 +238,27 @@ fn release(table: &mut Table, rule: &Rule) {
         table.count_use(data, false);
     }
     for handle in rule.sets() {
-        let Some(set) = table.set_mut(handle) else { continue };
+        let Some(set) = table.set_mut(handle) else {
+            continue;
+        };
         if set.is_anonymous() {
             if let Some(gone) = table.sets.remove(&handle) {
-                let data: Vec<_> = gone.elements.iter().filter_map(|element| element.data.clone()).collect();
+                let data: Vec<_> = gone
+                    .elements
+                    .iter()
+                    .filter_map(|element| element.data.clone())
+                    .collect();
                 for data in &data {
                     table.count_use(data, false);
                 }
             }
             continue;
         }
-        for binding in set.bindings.iter_mut().filter(|binding| binding.rule == rule.handle) {
+        for binding in set
+            .bindings
+            .iter_mut()
+            .filter(|binding| binding.rule == rule.handle)
+        {
             binding.is_gone = true;
         }
     }

@@ -8,7 +8,9 @@ use crate::kernel::{
     notify::Notice,
     ruleset::Table,
     set::{Declaration, Set},
-    uapi::{LIST_ELEM, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE, data, expr, msg, set},
+    uapi::{
+        LIST_ELEM, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE, data, expr, msg, set,
+    },
 };
 
 impl Transaction<'_> {
@@ -22,9 +24,14 @@ impl Transaction<'_> {
         let (mut declaration, size, timeout) = declaration(attributes)?;
         let at = self.table_of(message, attributes, set::TABLE)?;
         let name = attributes.text(set::NAME).unwrap_or_default();
-        let has_counter = |this: &Self| match attributes.nested(set::EXPR).map(|one| one.text(expr::NAME)) {
+        let has_counter = |this: &Self| match attributes
+            .nested(set::EXPR)
+            .map(|one| one.text(expr::NAME))
+        {
             None => Ok(false),
-            Some(Some("counter")) if !this.missing.iter().any(|missing| missing == "counter") => Ok(true),
+            Some(Some("counter")) if !this.missing.iter().any(|missing| missing == "counter") => {
+                Ok(true)
+            }
             // No other expression is modelled here.
             Some(_) => refuse(Errno::ENOENT),
         };
@@ -68,7 +75,9 @@ impl Transaction<'_> {
             declaration,
             size,
             timeout,
-            userdata: attributes.get(set::USERDATA).map_or(Vec::new(), |data| data.payload.to_vec()),
+            userdata: attributes
+                .get(set::USERDATA)
+                .map_or(Vec::new(), |data| data.payload.to_vec()),
             bindings: Vec::new(),
             is_unbound: true,
             deleted: 0,
@@ -99,15 +108,25 @@ impl Transaction<'_> {
             },
         };
         let Some(found) = found else {
-            let refused = Refusal { errno: Errno::ENOENT, at: attributes.at(attribute) };
+            let refused = Refusal {
+                errno: Errno::ENOENT,
+                at: attributes.at(attribute),
+            };
             return unless_destroyed(message, msg::DESTROYSET, refused).map(|_: Option<()>| ());
         };
-        if found.uses() > 0 || message.has(NLM_F_NONREC) && found.elements.len() + found.deleted > 0 {
+        if found.uses() > 0 || message.has(NLM_F_NONREC) && found.elements.len() + found.deleted > 0
+        {
             return refuse_at(Errno::EBUSY, attributes.at(attribute));
         }
         let handle = found.handle;
-        let Some(gone) = table.sets.remove(&handle) else { return Ok(()) };
-        let data: Vec<_> = gone.elements.iter().filter_map(|element| element.data.clone()).collect();
+        let Some(gone) = table.sets.remove(&handle) else {
+            return Ok(());
+        };
+        let data: Vec<_> = gone
+            .elements
+            .iter()
+            .filter_map(|element| element.data.clone())
+            .collect();
         for data in &data {
             table.count_use(data, false);
         }
@@ -120,7 +139,8 @@ impl Transaction<'_> {
 /// Whether the hash table for this number of elements exceeds the kernel's maximum allocation: `nft_hash_privsize`.
 fn is_too_large(declaration: &Declaration, size: u32) -> bool {
     const POINTER: u64 = 8;
-    let is_resizable = declaration.flags & (set::F_INTERVAL | set::F_TIMEOUT | set::F_EVAL) != 0 || size == 0;
+    let is_resizable =
+        declaration.flags & (set::F_INTERVAL | set::F_TIMEOUT | set::F_EVAL) != 0 || size == 0;
     let buckets = u64::from(size.wrapping_mul(4) / 3).next_power_of_two();
     !is_resizable && buckets * POINTER > i32::MAX.unsigned_abs().into()
 }
@@ -214,7 +234,9 @@ fn read_fields(list: Attributes<'_>, key_len: u32) -> Result<Vec<u32>> {
 
 /// `nf_tables_set_alloc_name`: a `%d` becomes the first free number.
 fn free_name(table: &Table, name: &str) -> Result<Box<str>> {
-    let Some((before, after)) = name.split_once('%') else { return Ok(name.into()) };
+    let Some((before, after)) = name.split_once('%') else {
+        return Ok(name.into());
+    };
     let Some(after) = after.strip_prefix('d').filter(|after| !after.contains('%')) else {
         return refuse(Errno::EINVAL);
     };

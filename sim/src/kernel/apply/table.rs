@@ -7,8 +7,8 @@ use crate::kernel::{
     notify::Notice,
     ruleset::{Table, Validation},
     uapi::{
-        NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_UNSPEC, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE,
-        msg, table,
+        NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_UNSPEC, NLM_F_EXCL, NLM_F_NONREC,
+        NLM_F_REPLACE, msg, table,
     },
 };
 
@@ -22,7 +22,9 @@ impl Transaction<'_> {
         let flags = attributes.u32(table::FLAGS)?;
         let name = attributes.text(table::NAME);
         match self.find_table(message, name) {
-            Ok(_) if message.has(NLM_F_EXCL) => refuse_at(Errno::EEXIST, attributes.at(table::NAME)),
+            Ok(_) if message.has(NLM_F_EXCL) => {
+                refuse_at(Errno::EEXIST, attributes.at(table::NAME))
+            }
             Ok(_) if message.has(NLM_F_REPLACE) => refuse(Errno::EOPNOTSUPP),
             Ok(at) => flags.map_or(Ok(()), |flags| self.update_table(at, flags)),
             Err(refused) if refused.errno != Errno::ENOENT => Err(refused),
@@ -32,7 +34,11 @@ impl Transaction<'_> {
                     return refuse(Errno::EOPNOTSUPP);
                 }
                 self.next.last_table_handle += 1;
-                let validation = if self.validates_new { Validation::Do } else { Validation::Skip };
+                let validation = if self.validates_new {
+                    Validation::Do
+                } else {
+                    Validation::Skip
+                };
                 let made = Table {
                     family: message.family(),
                     name: name.unwrap_or_default().into(),
@@ -64,7 +70,10 @@ impl Transaction<'_> {
         if flags == found.flags {
             return Ok(());
         }
-        let (is_owned, was_owned) = (flags & table::F_OWNER != 0, found.flags & table::F_OWNER != 0);
+        let (is_owned, was_owned) = (
+            flags & table::F_OWNER != 0,
+            found.flags & table::F_OWNER != 0,
+        );
         // A table that outlived its owner has no owner, and can get a new one.
         let is_orphan = found.flags & (table::F_OWNER | table::F_PERSIST) == table::F_PERSIST;
         let changes_owner = was_owned && !is_owned || is_owned && !is_orphan;
@@ -99,7 +108,9 @@ impl Transaction<'_> {
             Some(handle) => {
                 let is_it = |table: &Table| table.handle == handle && table.family == family;
                 let found = match self.next.tables.iter().position(is_it) {
-                    Some(at) if self.next.tables[at].is_owned_by_other(self.port) => refuse(Errno::EPERM),
+                    Some(at) if self.next.tables[at].is_owned_by_other(self.port) => {
+                        refuse(Errno::EPERM)
+                    }
                     Some(at) => Ok(at),
                     None => refuse(Errno::ENOENT),
                 };
@@ -111,7 +122,8 @@ impl Transaction<'_> {
         let at = match found {
             Ok(at) => at,
             Err(refused) => {
-                return unless_destroyed(message, msg::DESTROYTABLE, refused).map(|_: Option<()>| ());
+                return unless_destroyed(message, msg::DESTROYTABLE, refused)
+                    .map(|_: Option<()>| ());
             }
         };
         let table = &self.next.tables[at];
@@ -141,14 +153,16 @@ impl Transaction<'_> {
         let gone = self.next.tables.remove(at);
         for chain in gone.chains.values() {
             for rule in &chain.rules {
-                self.notices.push(Notice::rule(msg::DELRULE, &gone, chain, rule));
+                self.notices
+                    .push(Notice::rule(msg::DELRULE, &gone, chain, rule));
             }
         }
         for set in gone.sets.values() {
             self.notices.push(Notice::set(msg::DELSET, &gone, set));
         }
         for chain in gone.chains.values() {
-            self.notices.push(Notice::chain(msg::DELCHAIN, &gone, chain));
+            self.notices
+                .push(Notice::chain(msg::DELCHAIN, &gone, chain));
         }
         self.notices.push(Notice::table(msg::DELTABLE, &gone));
     }

@@ -97,13 +97,21 @@ impl<'a> Transaction<'a> {
             let set = table.and_then(|table| table.sets.get(set));
             set.is_some_and(|set| set.is_anonymous() && set.is_unbound)
         };
-        if self.set_ids.iter().any(is_left) { refuse(Errno::EINVAL) } else { Ok(()) }
+        if self.set_ids.iter().any(is_left) {
+            refuse(Errno::EINVAL)
+        } else {
+            Ok(())
+        }
     }
 
     /// The target of a verdict.
     pub(in crate::kernel) fn commit(mut self) -> (Ruleset, Vec<Notice>) {
         for (table, set, size, timeout) in std::mem::take(&mut self.declared) {
-            let table = self.next.tables.iter_mut().find(|found| found.handle == table);
+            let table = self
+                .next
+                .tables
+                .iter_mut()
+                .find(|found| found.handle == table);
             if let Some(set) = table.and_then(|table| table.set_mut(set)) {
                 if size != 0 {
                     set.size = size;
@@ -111,8 +119,19 @@ impl<'a> Transaction<'a> {
                 set.timeout = timeout;
             }
         }
-        for RefreshedElement { table, set, key, timeout, expires } in std::mem::take(&mut self.refreshed) {
-            let table = self.next.tables.iter_mut().find(|found| found.handle == table);
+        for RefreshedElement {
+            table,
+            set,
+            key,
+            timeout,
+            expires,
+        } in std::mem::take(&mut self.refreshed)
+        {
+            let table = self
+                .next
+                .tables
+                .iter_mut()
+                .find(|found| found.handle == table);
             let set = table.and_then(|table| table.set_mut(set));
             if let Some(element) = set.and_then(|set| set.elements.get_mut(&key)) {
                 (element.timeout, element.expires) = (timeout, expires);
@@ -141,16 +160,27 @@ impl<'a> Transaction<'a> {
     pub(in crate::kernel) fn abort(self, before: &mut Ruleset, tries_again: bool) {
         before.last_table_handle = self.next.last_table_handle;
         for table in &mut before.tables {
-            if let Some(tried) = self.next.tables.iter().find(|tried| tried.handle == table.handle) {
+            if let Some(tried) = self
+                .next
+                .tables
+                .iter()
+                .find(|tried| tried.handle == table.handle)
+            {
                 table.last_handle = tried.last_handle;
-                table.validation = if tries_again { tried.validation } else { Validation::Skip };
+                table.validation = if tries_again {
+                    tried.validation
+                } else {
+                    Validation::Skip
+                };
             }
         }
     }
 
     /// `nft_table_lookup`: the index of a table.
     pub(super) fn find_table(&self, message: &Message<'_>, name: Option<&str>) -> Result<usize> {
-        let Some(name) = name else { return refuse(Errno::EINVAL) };
+        let Some(name) = name else {
+            return refuse(Errno::EINVAL);
+        };
         let family = message.family();
         let is_it = |table: &Table| table.family == family && *table.name == *name;
         match self.next.tables.iter().position(is_it) {
@@ -178,12 +208,20 @@ impl<'a> Transaction<'a> {
     /// Validates a table after a message, if each message must be validated.
     pub(super) fn validate_now(&self, at: usize) -> Result<()> {
         let table = &self.next.tables[at];
-        if table.validation == Validation::Do { validate::table(table) } else { Ok(()) }
+        if table.validation == Validation::Do {
+            validate::table(table)
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// Ignores a missing object for a message that only ensures its absence.
-pub(super) fn unless_destroyed<T>(message: &Message<'_>, destroy: u8, refused: Refusal) -> Result<Option<T>> {
+pub(super) fn unless_destroyed<T>(
+    message: &Message<'_>,
+    destroy: u8,
+    refused: Refusal,
+) -> Result<Option<T>> {
     if refused.errno == Errno::ENOENT && message.kind_in_subsystem() == destroy {
         return Ok(None);
     }

@@ -26,7 +26,9 @@ const END_SEQUENCE: u32 = 0x00ff_ffff;
 
 impl Peer {
     pub(super) fn open(kernel: &dyn Kernel) -> io::Result<Self> {
-        Ok(Self { socket: kernel.connect(NetlinkProtocol::Netfilter)? })
+        Ok(Self {
+            socket: kernel.connect(NetlinkProtocol::Netfilter)?,
+        })
     }
 
     pub(super) fn port(&self) -> u32 {
@@ -36,7 +38,8 @@ impl Peer {
     /// Sends a batch, and returns a line for each answer.
     pub(super) fn send_batch(&mut self, batch: &[u8]) -> io::Result<Vec<String>> {
         self.socket.send(batch)?;
-        self.socket.send(&request(msg::GETGEN, NFPROTO_UNSPEC, 0, END_SEQUENCE, &[]))?;
+        self.socket
+            .send(&request(msg::GETGEN, NFPROTO_UNSPEC, 0, END_SEQUENCE, &[]))?;
         let mut answers = Vec::new();
         loop {
             for message in message::messages(&self.socket.receive()?) {
@@ -57,8 +60,8 @@ impl Peer {
         let mut sets = Vec::new();
         for kind in [msg::GETTABLE, msg::GETCHAIN, msg::GETRULE, msg::GETSET] {
             for piece in self.dump(kind, NFPROTO_UNSPEC, &[])? {
-                for message in
-                    message::messages(&piece).filter(|message| message.subsystem() == SUBSYS_NFTABLES)
+                for message in message::messages(&piece)
+                    .filter(|message| message.subsystem() == SUBSYS_NFTABLES)
                 {
                     let attributes = message.attributes();
                     if kind == msg::GETSET
@@ -77,26 +80,31 @@ impl Peer {
             writer.text(elem::LIST_SET, &name);
             let mut elements = Vec::new();
             for piece in self.dump(msg::GETSETELEM, family, &writer.0)? {
-                for message in
-                    message::messages(&piece).filter(|message| message.subsystem() == SUBSYS_NFTABLES)
+                for message in message::messages(&piece)
+                    .filter(|message| message.subsystem() == SUBSYS_NFTABLES)
                 {
                     elements.extend(render::elements(message.attributes()));
                 }
             }
             // The kernel does not define the order of elements.
             elements.sort();
-            lines.extend(elements.into_iter().map(|element| format!("element of {table} {name}: {element}")));
+            lines.extend(
+                elements
+                    .into_iter()
+                    .map(|element| format!("element of {table} {name}: {element}")),
+            );
         }
         Ok(lines)
     }
 
     fn dump(&mut self, kind: u8, family: u8, attributes: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        self.socket.send(&request(kind, family, NLM_F_DUMP, 1, attributes))?;
+        self.socket
+            .send(&request(kind, family, NLM_F_DUMP, 1, attributes))?;
         let mut pieces = Vec::new();
         loop {
             let piece = self.socket.receive()?;
-            let is_last =
-                message::messages(&piece).any(|message| [NLMSG_DONE, NLMSG_ERROR].contains(&message.kind));
+            let is_last = message::messages(&piece)
+                .any(|message| [NLMSG_DONE, NLMSG_ERROR].contains(&message.kind));
             pieces.push(piece);
             if is_last {
                 return Ok(pieces);
@@ -107,7 +115,15 @@ impl Peer {
 
 fn request(kind: u8, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
     let flags = NLM_F_REQUEST | flags;
-    let frame = Frame { subsystem: SUBSYS_NFTABLES, kind, flags, sequence, port: 0, family, resource: 0 };
+    let frame = Frame {
+        subsystem: SUBSYS_NFTABLES,
+        kind,
+        flags,
+        sequence,
+        port: 0,
+        family,
+        resource: 0,
+    };
     frame.write(|out| out.0.extend_from_slice(attributes))
 }
 
@@ -120,13 +136,21 @@ fn answer(message: &Message<'_>) -> String {
         return format!("message {sequence}: ok");
     }
     let attributes = Attributes::new(payload.get(4 + message::HEADER..).unwrap_or_default(), 0);
-    let at = (message.flags & NLM_F_ACK_TLVS != 0).then(|| attributes.get(NLMSGERR_ATTR_OFFS)).flatten();
-    let at = at.and_then(|at| at.payload.first_chunk().copied()).map(u32::from_ne_bytes);
+    let at = (message.flags & NLM_F_ACK_TLVS != 0)
+        .then(|| attributes.get(NLMSGERR_ATTR_OFFS))
+        .flatten();
+    let at = at
+        .and_then(|at| at.payload.first_chunk().copied())
+        .map(u32::from_ne_bytes);
     let error = Errno(-code);
     // The validation of chains follows the verdicts of a map in the order of the kernel's hash table, which is random, and ends at
     // the first error. If one leads too deep and another to a wrong hook, both answers are right.
     if at.is_none() && [Errno::EMLINK, Errno::EOPNOTSUPP].contains(&error) {
-        return format!("message {sequence}: error {} or {}", Errno::EMLINK.0, Errno::EOPNOTSUPP.0);
+        return format!(
+            "message {sequence}: error {} or {}",
+            Errno::EMLINK.0,
+            Errno::EOPNOTSUPP.0
+        );
     }
     format!("message {sequence}: error {} at {at:?}", error.0)
 }
@@ -140,7 +164,12 @@ mod tests {
         let answer_to = |errno: Errno| {
             let mut bytes = vec![0; message::HEADER];
             bytes.extend((-errno.0).to_ne_bytes());
-            let frame = Message { kind: NLMSG_ERROR, flags: 0, sequence: 1, bytes: &bytes };
+            let frame = Message {
+                kind: NLMSG_ERROR,
+                flags: 0,
+                sequence: 1,
+                bytes: &bytes,
+            };
             answer(&frame)
         };
         assert_eq!(answer_to(Errno::EMLINK), "message 1: error 31 or 95");

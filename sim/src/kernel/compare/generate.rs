@@ -10,9 +10,9 @@ use crate::kernel::{
     ruleset::{Ruleset, Table},
     set::Set,
     uapi::{
-        BATCH_BEGIN, BATCH_END, BATCH_GENID, LIST_ELEM, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NLM_F_ACK,
-        NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE, NLM_F_REQUEST, SUBSYS_NFTABLES,
-        chain, data, elem, expr, msg, rule, set, table, verdict,
+        BATCH_BEGIN, BATCH_END, BATCH_GENID, LIST_ELEM, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6,
+        NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC, NLM_F_REPLACE,
+        NLM_F_REQUEST, SUBSYS_NFTABLES, chain, data, elem, expr, msg, rule, set, table, verdict,
     },
 };
 
@@ -37,8 +37,10 @@ struct Part {
 
 impl Part {
     fn is_about_intervals(&self) -> bool {
-        let is_of_elements = [msg::NEWSETELEM, msg::DELSETELEM, msg::DESTROYSETELEM].contains(&self.kind);
-        is_of_elements && Attributes::new(&self.attributes.0, 0).text(elem::LIST_SET) == Some(RANGES)
+        let is_of_elements =
+            [msg::NEWSETELEM, msg::DELSETELEM, msg::DESTROYSETELEM].contains(&self.kind);
+        is_of_elements
+            && Attributes::new(&self.attributes.0, 0).text(elem::LIST_SET) == Some(RANGES)
     }
 }
 
@@ -65,8 +67,15 @@ struct Shape {
     counter: bool,
 }
 
-const PLAIN: Shape =
-    Shape { name: "plain", flags: 0, key_len: 4, data: None, size: 0, fields: &[], counter: false };
+const PLAIN: Shape = Shape {
+    name: "plain",
+    flags: 0,
+    key_len: 4,
+    data: None,
+    size: 0,
+    fields: &[],
+    counter: false,
+};
 
 const RANGES: &str = "ranges";
 const NUMBERS: &str = "numbers";
@@ -77,7 +86,11 @@ const INTEGER: u32 = 4;
 
 static SHAPES: [Shape; 9] = [
     PLAIN,
-    Shape { name: "bounded", size: 3, ..PLAIN },
+    Shape {
+        name: "bounded",
+        size: 3,
+        ..PLAIN
+    },
     Shape {
         name: "verdicts",
         flags: set::F_MAP,
@@ -86,8 +99,18 @@ static SHAPES: [Shape; 9] = [
         counter: true,
         ..PLAIN
     },
-    Shape { name: "values", flags: set::F_MAP, key_len: 4, data: Some((INTEGER, 8)), ..PLAIN },
-    Shape { name: RANGES, flags: set::F_INTERVAL, ..PLAIN },
+    Shape {
+        name: "values",
+        flags: set::F_MAP,
+        key_len: 4,
+        data: Some((INTEGER, 8)),
+        ..PLAIN
+    },
+    Shape {
+        name: RANGES,
+        flags: set::F_INTERVAL,
+        ..PLAIN
+    },
     Shape {
         name: "fields",
         flags: set::F_INTERVAL | set::F_CONCAT,
@@ -102,8 +125,20 @@ static SHAPES: [Shape; 9] = [
         size: 65_535,
         ..PLAIN
     },
-    Shape { name: GOTO, flags: set::F_MAP, data: Some((data::TYPE_VERDICT, data::VERDICT_LEN)), ..PLAIN },
-    Shape { name: NUMBERS, flags: set::F_MAP, key_len: 12, data: Some((INTEGER, 4)), counter: true, ..PLAIN },
+    Shape {
+        name: GOTO,
+        flags: set::F_MAP,
+        data: Some((data::TYPE_VERDICT, data::VERDICT_LEN)),
+        ..PLAIN
+    },
+    Shape {
+        name: NUMBERS,
+        flags: set::F_MAP,
+        key_len: 12,
+        data: Some((INTEGER, 4)),
+        counter: true,
+        ..PLAIN
+    },
 ];
 
 /// Timeouts of elements in milliseconds: longer than any comparison takes.
@@ -125,7 +160,12 @@ const BASES: [(&str, &str, u32, i32); 7] = [
 
 impl Generator {
     pub(super) fn new(seed: u64, tries_unknown: bool, port: u32) -> Self {
-        Self { random: StdRng::seed_from_u64(seed), last_id: 0, tries_unknown, port }
+        Self {
+            random: StdRng::seed_from_u64(seed),
+            last_id: 0,
+            tries_unknown,
+            port,
+        }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -171,8 +211,9 @@ impl Generator {
             _ => None,
         };
         // The generations of kernel and model differ; only an invalid one is compared.
-        let generation =
-            generation.filter(|wanted| *wanted != ruleset.generation).map(|wanted| wanted | 0x4000_0000);
+        let generation = generation
+            .filter(|wanted| *wanted != ruleset.generation)
+            .map(|wanted| wanted | 0x4000_0000);
         let ends = !self.chance(2);
         finish(parts, ends, generation)
     }
@@ -194,9 +235,17 @@ impl Generator {
     /// Sends a batch to the model, and returns whether it is committed.
     fn is_taken(&self, ruleset: &mut Ruleset, parts: &[Part]) -> bool {
         let request = finish(parts.to_vec(), true, None);
-        let Some((begin, rest)) = Message::first(&request.bytes) else { return false };
-        let caller = Caller { port: self.port, now: 0, missing: &[] };
-        batch::apply(ruleset, &begin, rest, caller, None).committed.is_some()
+        let Some((begin, rest)) = Message::first(&request.bytes) else {
+            return false;
+        };
+        let caller = Caller {
+            port: self.port,
+            now: 0,
+            missing: &[],
+        };
+        batch::apply(ruleset, &begin, rest, caller, None)
+            .committed
+            .is_some()
     }
 
     fn whole_table(&mut self, parts: &mut Vec<Part>) {
@@ -235,7 +284,11 @@ impl Generator {
     fn chain_name(&mut self) -> String {
         match self.random.random_range(0..100) {
             0..65 => self.pick(&CHAINS).unwrap_or_default().to_owned(),
-            65..97 => self.pick(&BASES).map(|base| base.0).unwrap_or_default().to_owned(),
+            65..97 => self
+                .pick(&BASES)
+                .map(|base| base.0)
+                .unwrap_or_default()
+                .to_owned(),
             _ => "nope".to_owned(),
         }
     }
@@ -289,7 +342,9 @@ impl Generator {
                 parts.push(list(msg::DELSETELEM, 0, name, shape.name, "flush", None));
             }
             _ => parts.push(Part {
-                kind: self.pick(&[msg::GETTABLE, msg::NEWGEN, 200, msg::MAX]).unwrap_or_default(),
+                kind: self
+                    .pick(&[msg::GETTABLE, msg::NEWGEN, 200, msg::MAX])
+                    .unwrap_or_default(),
                 flags: 0,
                 family: NFPROTO_INET,
                 attributes: Writer::default(),
@@ -319,8 +374,18 @@ impl Generator {
         if let Some(flags) = of_table {
             out.u32(table::FLAGS, flags);
         }
-        let family = if kind == msg::NEWTABLE && self.chance(2) { 99 } else { NFPROTO_INET };
-        Part { kind, flags, family, attributes: out, text: format!("table {kind} {name} flags {of_table:?}") }
+        let family = if kind == msg::NEWTABLE && self.chance(2) {
+            99
+        } else {
+            NFPROTO_INET
+        };
+        Part {
+            kind,
+            flags,
+            family,
+            attributes: out,
+            text: format!("table {kind} {name} flags {of_table:?}"),
+        }
     }
 
     fn new_chain(&mut self, of: &str, parts: &mut Vec<Part>) {
@@ -332,8 +397,12 @@ impl Generator {
                 parts.push(part);
             }
             45..80 => {
-                let Some((name, kind, hook, priority)) = self.pick(&BASES) else { return };
-                let policy = self.pick(&[None, Some(0), Some(1), Some(1), Some(2)]).flatten();
+                let Some((name, kind, hook, priority)) = self.pick(&BASES) else {
+                    return;
+                };
+                let policy = self
+                    .pick(&[None, Some(0), Some(1), Some(1), Some(2)])
+                    .flatten();
                 let mut part = base(of, name, Some(kind), Some((hook, priority)), policy);
                 part.flags = self.creation();
                 parts.push(part);
@@ -342,7 +411,13 @@ impl Generator {
                 // One property of it is made invalid.
                 let name = self.chain_name();
                 let kind = self
-                    .pick(&[None, Some("filter"), Some("nat"), Some("route"), Some("nonsense")])
+                    .pick(&[
+                        None,
+                        Some("filter"),
+                        Some("nat"),
+                        Some("route"),
+                        Some("nonsense"),
+                    ])
                     .flatten();
                 let kind = kind.filter(|kind| *kind != "nonsense" || self.tries_unknown);
                 let hook = self.random.random_range(0..5);
@@ -365,7 +440,13 @@ impl Generator {
         }
         let flags = if self.chance(15) { NLM_F_NONREC } else { 0 };
         let text = format!("delete chain {of} {name} ({kind}) flags {flags:#x}");
-        parts.push(Part { kind, flags, family: NFPROTO_INET, attributes: out, text });
+        parts.push(Part {
+            kind,
+            flags,
+            family: NFPROTO_INET,
+            attributes: out,
+            text,
+        });
     }
 
     fn delete_rule(&mut self, of: &str, there: Option<&Table>, parts: &mut Vec<Part>) {
@@ -383,14 +464,21 @@ impl Generator {
                 text.push_str(&handle.to_string());
             }
         }
-        parts.push(Part { kind, flags: 0, family: NFPROTO_INET, attributes: out, text });
+        parts.push(Part {
+            kind,
+            flags: 0,
+            family: NFPROTO_INET,
+            attributes: out,
+            text,
+        });
     }
 
     fn delete_set(&mut self, of: &str, there: Option<&Table>, parts: &mut Vec<Part>) {
         let kind = self.deletion(msg::DELSET, msg::DESTROYSET);
         let known = there.and_then(|table| {
             let sets: Vec<&Set> = table.sets.values().map(|set| &**set).collect();
-            sets.choose(&mut self.random).map(|set| (set.name.to_string(), set.handle))
+            sets.choose(&mut self.random)
+                .map(|set| (set.name.to_string(), set.handle))
         });
         let (name, handle) = match known.filter(|_| self.chance(85)) {
             Some((name, _)) => (name, self.chance(3).then_some(4711)),
@@ -404,7 +492,13 @@ impl Generator {
         }
         let flags = if self.chance(20) { NLM_F_NONREC } else { 0 };
         let text = format!("delete set {of} {name} ({kind}) flags {flags:#x}");
-        parts.push(Part { kind, flags, family: NFPROTO_INET, attributes: out, text });
+        parts.push(Part {
+            kind,
+            flags,
+            family: NFPROTO_INET,
+            attributes: out,
+            text,
+        });
     }
 
     fn set_part(&mut self, of: &str, shape: &Shape, flags: u16) -> Part {
@@ -438,19 +532,32 @@ impl Generator {
             3 => odd.flags |= set::F_EVAL | set::F_INTERVAL,
             4 => odd.fields = &[4, 4],
             5 => {
-                let flags = [set::F_CONSTANT, set::F_OBJECT, set::F_TIMEOUT, set::F_TIMEOUT, 0x400];
+                let flags = [
+                    set::F_CONSTANT,
+                    set::F_OBJECT,
+                    set::F_TIMEOUT,
+                    set::F_TIMEOUT,
+                    0x400,
+                ];
                 odd.flags |= self.pick(&flags).unwrap_or_default();
             }
             6 => {
                 odd.data = self
-                    .pick(&[None, Some((INTEGER, 0)), Some((INTEGER, 65)), Some((0xffff_ff01, 4))])
+                    .pick(&[
+                        None,
+                        Some((INTEGER, 0)),
+                        Some((INTEGER, 65)),
+                        Some((0xffff_ff01, 4)),
+                    ])
                     .flatten();
             }
             // The meaning of an interval set's size depends on the version of the kernel.
             _ if odd.flags & set::F_INTERVAL != 0 => odd.counter = !odd.counter,
             _ => odd.size = self.pick(&[1, 2, 5, 0x7fff_ffff]).unwrap_or_default(),
         }
-        let name = self.pick(&[shape.name, shape.name, "odd", "x%d", "y%s", "%d%d"]).unwrap_or_default();
+        let name = self
+            .pick(&[shape.name, shape.name, "odd", "x%d", "y%s", "%d%d"])
+            .unwrap_or_default();
         let flags = self.creation();
         let part = set_part(of, &odd, name, self.last_id, flags);
         parts.push(self.with_details(part, &odd));
@@ -469,29 +576,51 @@ impl Generator {
         let mut list_of = Writer::default();
         let mut text = Vec::new();
         for _ in 0..self.random.random_range(1..=3) {
-            if shape.flags & (set::F_INTERVAL | set::F_CONCAT) == set::F_INTERVAL && self.chance(70) {
+            if shape.flags & (set::F_INTERVAL | set::F_CONCAT) == set::F_INTERVAL && self.chance(70)
+            {
                 self.range(shape, &mut list_of, &mut text);
             } else {
                 self.element(shape, &mut list_of, &mut text);
             }
         }
-        let flags =
-            if self.chance(15) { NLM_F_EXCL } else { 0 } | if self.chance(90) { NLM_F_CREATE } else { 0 };
+        let flags = if self.chance(15) { NLM_F_EXCL } else { 0 }
+            | if self.chance(90) { NLM_F_CREATE } else { 0 };
         let text = text.join(", ");
-        parts.push(list(msg::NEWSETELEM, flags, of, shape.name, &text, Some((list_of, id))));
+        parts.push(list(
+            msg::NEWSETELEM,
+            flags,
+            of,
+            shape.name,
+            &text,
+            Some((list_of, id)),
+        ));
     }
 
     fn range(&mut self, shape: &Shape, list: &mut Writer, text: &mut Vec<String>) {
         if self.chance(4) {
             // nft writes an end element before the smallest key.
-            write_element(list, &[0; 4], None, None, elem::F_INTERVAL_END, &Writer::default());
+            write_element(
+                list,
+                &[0; 4],
+                None,
+                None,
+                elem::F_INTERVAL_END,
+                &Writer::default(),
+            );
             text.push("the null end".to_owned());
         }
         let first = self.key(shape);
         let mut after = first.clone();
         after[3] += self.random.random_range(1..4);
         write_element(list, &first, None, None, 0, &Writer::default());
-        write_element(list, &after, None, None, elem::F_INTERVAL_END, &Writer::default());
+        write_element(
+            list,
+            &after,
+            None,
+            None,
+            elem::F_INTERVAL_END,
+            &Writer::default(),
+        );
         text.push(format!("{first:?} to before {after:?}"));
     }
 
@@ -511,7 +640,10 @@ impl Generator {
         let flags = match self.random.random_range(0..100) {
             0..2 => elem::F_INTERVAL_END,
             2 => 0x40,
-            _ if shape.flags & set::F_INTERVAL != 0 && shape.fields.is_empty() && self.chance(30) => {
+            _ if shape.flags & set::F_INTERVAL != 0
+                && shape.fields.is_empty()
+                && self.chance(30) =>
+            {
                 elem::F_INTERVAL_END
             }
             _ => 0,
@@ -526,7 +658,10 @@ impl Generator {
                 Some(value(&vec![which; len]))
             }
         };
-        text.push(format!("{key:?} to {end:?} flags {flags} : {:?}", value.as_ref().map(|(_, text)| text)));
+        text.push(format!(
+            "{key:?} to {end:?} flags {flags} : {:?}",
+            value.as_ref().map(|(_, text)| text)
+        ));
         let timeout = (shape.flags & set::F_TIMEOUT != 0 && self.chance(30) || self.chance(1))
             .then(|| self.pick(&TIMEOUTS).unwrap_or_default());
         let userdata = self.chance(10);
@@ -547,15 +682,26 @@ impl Generator {
                 });
             });
         }
-        text.push(format!("timeout {timeout:?} userdata {userdata} counter {counter:?}"));
-        write_element(list, &key, end.as_deref(), value.map(|(value, _)| value), flags, &more);
+        text.push(format!(
+            "timeout {timeout:?} userdata {userdata} counter {counter:?}"
+        ));
+        write_element(
+            list,
+            &key,
+            end.as_deref(),
+            value.map(|(value, _)| value),
+            flags,
+            &more,
+        );
     }
 
     /// A verdict, usually one that leads to a chain.
     fn verdict(&mut self) -> (Writer, String) {
         let (code, chain) = match self.random.random_range(0..100) {
             0..60 => {
-                let code = self.pick(&[verdict::GOTO, verdict::JUMP]).unwrap_or_default();
+                let code = self
+                    .pick(&[verdict::GOTO, verdict::JUMP])
+                    .unwrap_or_default();
                 (code, Some(self.chain_name()))
             }
             60..75 => (verdict::ACCEPT, None),
@@ -574,22 +720,46 @@ impl Generator {
         (out, format!("verdict {code} {chain:?}"))
     }
 
-    fn delete_elements(&mut self, of: &str, shape: &Shape, known: Option<&Set>, parts: &mut Vec<Part>) {
+    fn delete_elements(
+        &mut self,
+        of: &str,
+        shape: &Shape,
+        known: Option<&Set>,
+        parts: &mut Vec<Part>,
+    ) {
         let kind = self.deletion(msg::DELSETELEM, msg::DESTROYSETELEM);
         let mut list_of = Writer::default();
         let mut text = Vec::new();
         for _ in 0..self.random.random_range(1..=2) {
-            let there: Vec<_> = known.map(|set| set.elements.iter().collect()).unwrap_or_default();
-            let (key, end, is_end) =
-                match there.choose(&mut self.random).filter(|_| self.random.random_bool(0.8)) {
-                    Some(element) => (element.key.clone(), element.key_end.clone(), element.is_end),
-                    None => (self.key(shape), None, false),
-                };
+            let there: Vec<_> = known
+                .map(|set| set.elements.iter().collect())
+                .unwrap_or_default();
+            let (key, end, is_end) = match there
+                .choose(&mut self.random)
+                .filter(|_| self.random.random_bool(0.8))
+            {
+                Some(element) => (element.key.clone(), element.key_end.clone(), element.is_end),
+                None => (self.key(shape), None, false),
+            };
             let flags = if is_end { elem::F_INTERVAL_END } else { 0 };
-            write_element(&mut list_of, &key, end.as_deref(), None, flags, &Writer::default());
+            write_element(
+                &mut list_of,
+                &key,
+                end.as_deref(),
+                None,
+                flags,
+                &Writer::default(),
+            );
             text.push(format!("{key:?} flags {flags}"));
         }
-        parts.push(list(kind, 0, of, shape.name, &text.join(", "), Some((list_of, None))));
+        parts.push(list(
+            kind,
+            0,
+            of,
+            shape.name,
+            &text.join(", "),
+            Some((list_of, None)),
+        ));
     }
 
     /// A rule, with its anonymous set, if any.
@@ -610,29 +780,50 @@ impl Generator {
             95..98 => NLM_F_CREATE | NLM_F_REPLACE,
             _ => 0,
         };
-        let text = format!("rule of {of} {chain} flags {flags:#x}: {}", words.join(", "));
-        parts.push(Part { kind: msg::NEWRULE, flags, family: NFPROTO_INET, attributes, text });
+        let text = format!(
+            "rule of {of} {chain} flags {flags:#x}: {}",
+            words.join(", ")
+        );
+        parts.push(Part {
+            kind: msg::NEWRULE,
+            flags,
+            family: NFPROTO_INET,
+            attributes,
+            text,
+        });
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of expression")]
-    fn expressions(&mut self, of: &str, out: &mut Writer, words: &mut Vec<String>, parts: &mut Vec<Part>) {
+    fn expressions(
+        &mut self,
+        of: &str,
+        out: &mut Writer,
+        words: &mut Vec<String>,
+        parts: &mut Vec<Part>,
+    ) {
         match self.random.random_range(0..100) {
             0..6 => say(words, out, "counter", &|_| ()),
             6..8 => {
                 let flags = self.pick(&[None, Some(0x10), Some(0x80)]).flatten();
-                let family = self.pick(&[NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_INET]).unwrap_or_default();
+                let family = self
+                    .pick(&[NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_INET])
+                    .unwrap_or_default();
                 say(words, out, "meta", &|out| {
                     out.u32(expr::META_KEY, expr::META_OIFNAME);
                     out.u32(expr::META_DREG, 1);
                 });
-                say(words, out, "nat", &|out| snat(out, u32::from(family), flags));
+                say(words, out, "nat", &|out| {
+                    snat(out, u32::from(family), flags);
+                });
                 words.push(format!("source, family {family}, flags {flags:?}"));
             }
             8..35 => {
                 let (verdict, text) = self.verdict();
                 say(words, out, "immediate", &|out| {
                     out.u32(expr::IMMEDIATE_DREG, 0);
-                    out.nested(expr::IMMEDIATE_DATA, |out| out.0.extend_from_slice(&verdict.0));
+                    out.nested(expr::IMMEDIATE_DATA, |out| {
+                        out.0.extend_from_slice(&verdict.0);
+                    });
                 });
                 words.push(text);
             }
@@ -668,7 +859,9 @@ impl Generator {
             }
             60..66 => say(words, out, "masq", &|out| out.u32(expr::MASQ_FLAGS, 0x10)),
             66..71 => {
-                let (kind, code) = self.pick(&[(1, 0), (2, 1), (2, 9), (7, 0), (0, 3)]).unwrap_or_default();
+                let (kind, code) = self
+                    .pick(&[(1, 0), (2, 1), (2, 9), (7, 0), (0, 3)])
+                    .unwrap_or_default();
                 say(words, out, "reject", &|out| {
                     out.u32(expr::REJECT_TYPE, kind);
                     out.u8(expr::REJECT_ICMP_CODE, code);
@@ -704,7 +897,9 @@ impl Generator {
                     out.u32(expr::BITWISE_SREG, 1);
                     out.u32(expr::BITWISE_DREG, 1);
                     out.u32(expr::BITWISE_LEN, 4);
-                    out.nested(expr::BITWISE_MASK, |out| out.bytes(data::VALUE, &8_u32.to_ne_bytes()));
+                    out.nested(expr::BITWISE_MASK, |out| {
+                        out.bytes(data::VALUE, &8_u32.to_ne_bytes());
+                    });
                     out.nested(expr::BITWISE_XOR, |out| out.bytes(data::VALUE, &[0; 4]));
                 });
                 say(words, out, "cmp", &|out| compare(out, 1, &[0; 4]));
@@ -713,11 +908,17 @@ impl Generator {
                     out.u32(expr::FIB_RESULT, expr::FIB_RESULT_ADDRTYPE);
                     out.u32(expr::FIB_DREG, 1);
                 });
-                say(words, out, "cmp", &|out| compare(out, 0, &2_u32.to_ne_bytes()));
+                say(words, out, "cmp", &|out| {
+                    compare(out, 0, &2_u32.to_ne_bytes());
+                });
             }
             86..91 => {
                 let of_memory = self.chance(70);
-                let name = if of_memory { "memory" } else { self.shape().name };
+                let name = if of_memory {
+                    "memory"
+                } else {
+                    self.shape().name
+                };
                 say(words, out, "payload", &|out| payload(out, 12));
                 say(words, out, "dynset", &|out| {
                     out.u32(expr::DYNSET_SREG_KEY, 1);
@@ -747,8 +948,9 @@ impl Generator {
 
     /// A rule that writes the value of one map to the packet, and reads it as the key of another; with all mistakes.
     fn numbered(&mut self, out: &mut Writer, words: &mut Vec<String>) {
-        let key =
-            self.pick(&[expr::META_PRIORITY, expr::META_PRIORITY, expr::META_MARK, 4]).unwrap_or_default();
+        let key = self
+            .pick(&[expr::META_PRIORITY, expr::META_PRIORITY, expr::META_MARK, 4])
+            .unwrap_or_default();
         if !self.chance(5) {
             say(words, out, "payload", &|out| payload(out, 12));
             say(words, out, "lookup", &|out| {
@@ -778,17 +980,32 @@ impl Generator {
     }
 
     /// A lookup in an anonymous set that is created just before; with all mistakes.
-    fn anonymous(&mut self, of: &str, out: &mut Writer, words: &mut Vec<String>, parts: &mut Vec<Part>) {
+    fn anonymous(
+        &mut self,
+        of: &str,
+        out: &mut Writer,
+        words: &mut Vec<String>,
+        parts: &mut Vec<Part>,
+    ) {
         self.last_id += 1;
         let id = self.last_id;
         let is_verdicts = self.chance(30);
         let shape = if is_verdicts {
-            Shape { flags: set::F_MAP | set::F_ANONYMOUS | set::F_CONSTANT, ..SHAPES[7] }
+            Shape {
+                flags: set::F_MAP | set::F_ANONYMOUS | set::F_CONSTANT,
+                ..SHAPES[7]
+            }
         } else {
             let intervals = if self.chance(30) { set::F_INTERVAL } else { 0 };
-            Shape { flags: set::F_ANONYMOUS | set::F_CONSTANT | intervals, ..PLAIN }
+            Shape {
+                flags: set::F_ANONYMOUS | set::F_CONSTANT | intervals,
+                ..PLAIN
+            }
         };
-        let shape = Shape { name: "__set%d", ..shape };
+        let shape = Shape {
+            name: "__set%d",
+            ..shape
+        };
         if !self.chance(5) {
             parts.push(set_part(of, &shape, shape.name, id, NLM_F_CREATE));
             self.elements(of, &shape, Some(id), parts);
@@ -866,10 +1083,22 @@ fn plain_chain(of: &str, name: &str) -> Part {
     out.text(chain::TABLE, of);
     out.text(chain::NAME, name);
     let text = format!("chain {of} {name}");
-    Part { kind: msg::NEWCHAIN, flags: NLM_F_CREATE, family: NFPROTO_INET, attributes: out, text }
+    Part {
+        kind: msg::NEWCHAIN,
+        flags: NLM_F_CREATE,
+        family: NFPROTO_INET,
+        attributes: out,
+        text,
+    }
 }
 
-fn base(of: &str, name: &str, kind: Option<&str>, hook: Option<(u32, i32)>, policy: Option<u32>) -> Part {
+fn base(
+    of: &str,
+    name: &str,
+    kind: Option<&str>,
+    hook: Option<(u32, i32)>,
+    policy: Option<u32>,
+) -> Part {
     let mut part = plain_chain(of, name);
     if let Some(kind) = kind {
         part.attributes.text(chain::TYPE, kind);
@@ -883,12 +1112,23 @@ fn base(of: &str, name: &str, kind: Option<&str>, hook: Option<(u32, i32)>, poli
             out.u32(chain::HOOK_PRIORITY, priority.cast_unsigned());
         });
     }
-    part.text = format!("{} type {kind:?} hook {hook:?} policy {policy:?}", part.text);
+    part.text = format!(
+        "{} type {kind:?} hook {hook:?} policy {policy:?}",
+        part.text
+    );
     part
 }
 
 fn set_part(of: &str, shape: &Shape, name: &str, id: u32, flags: u16) -> Part {
-    let Shape { flags: of_set, key_len, data, size, fields, counter, .. } = *shape;
+    let Shape {
+        flags: of_set,
+        key_len,
+        data,
+        size,
+        fields,
+        counter,
+        ..
+    } = *shape;
     let mut out = Writer::default();
     out.text(set::TABLE, of);
     out.text(set::NAME, name);
@@ -923,7 +1163,13 @@ fn set_part(of: &str, shape: &Shape, name: &str, id: u32, flags: u16) -> Part {
     let text = format!(
         "set {of} {name} id {id} flags {of_set:#x} key {key_len} data {data:?} size {size} fields {fields:?}, {flags:#x}"
     );
-    Part { kind: msg::NEWSET, flags, family: NFPROTO_INET, attributes: out, text }
+    Part {
+        kind: msg::NEWSET,
+        flags,
+        family: NFPROTO_INET,
+        attributes: out,
+        text,
+    }
 }
 
 /// `more` are further attributes.
@@ -966,10 +1212,18 @@ fn list(
         if let Some(id) = id {
             out.u32(elem::LIST_SET_ID, id);
         }
-        out.nested(elem::LIST_ELEMENTS, |list| list.0.extend_from_slice(&elements.0));
+        out.nested(elem::LIST_ELEMENTS, |list| {
+            list.0.extend_from_slice(&elements.0);
+        });
     }
     let text = format!("elements ({kind}) of {of} {set} flags {flags:#x}: {text}");
-    Part { kind, flags, family: NFPROTO_INET, attributes: out, text }
+    Part {
+        kind,
+        flags,
+        family: NFPROTO_INET,
+        attributes: out,
+        text,
+    }
 }
 
 fn finish(parts: Vec<Part>, ends: bool, generation: Option<u32>) -> Request {
@@ -984,10 +1238,25 @@ fn finish(parts: Vec<Part>, ends: bool, generation: Option<u32>) -> Request {
     let is_about_intervals = parts.iter().any(Part::is_about_intervals);
     let mut lines = Vec::new();
     let mut sequence = 0;
-    for Part { kind, flags, family, attributes, text } in parts {
+    for Part {
+        kind,
+        flags,
+        family,
+        attributes,
+        text,
+    } in parts
+    {
         sequence += 1;
         let flags = NLM_F_REQUEST | NLM_F_ACK | flags;
-        let frame = Frame { subsystem: SUBSYS_NFTABLES, kind, flags, sequence, port: 0, family, resource: 0 };
+        let frame = Frame {
+            subsystem: SUBSYS_NFTABLES,
+            kind,
+            flags,
+            sequence,
+            port: 0,
+            family,
+            resource: 0,
+        };
         bytes.extend_from_slice(&frame.write(|out| out.0.extend_from_slice(&attributes.0)));
         lines.push(format!("{sequence}: {text}"));
     }
@@ -997,5 +1266,9 @@ fn finish(parts: Vec<Part>, ends: bool, generation: Option<u32>) -> Request {
         lines.push("without an end".to_owned());
     }
     lines.extend(generation.map(|generation| format!("for generation {generation}")));
-    Request { bytes, lines, is_about_intervals }
+    Request {
+        bytes,
+        lines,
+        is_about_intervals,
+    }
 }

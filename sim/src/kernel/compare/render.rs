@@ -16,13 +16,18 @@ pub(super) fn object(kind: u8, attributes: Attributes<'_>, own: u32) -> String {
         msg::NEWTABLE => lines("table", attributes, |attribute| match attribute.kind {
             // Tables of all network namespaces are counted together.
             table::HANDLE | table::PAD => None,
-            table::OWNER => Some(format!("owner is {}", attribute.u32().is_ok_and(|owner| owner == own))),
+            table::OWNER => Some(format!(
+                "owner is {}",
+                attribute.u32().is_ok_and(|owner| owner == own)
+            )),
             _ => Some(plain(attribute)),
         }),
         msg::NEWCHAIN => lines("chain", attributes, |attribute| match attribute.kind {
             // The number of handles that a refused message uses up differs between kernels.
             chain::HANDLE | chain::PAD => None,
-            chain::HOOK => Some(lines("hook", attribute.nested(), |attribute| Some(plain(attribute)))),
+            chain::HOOK => Some(lines("hook", attribute.nested(), |attribute| {
+                Some(plain(attribute))
+            })),
             _ => Some(plain(attribute)),
         }),
         msg::NEWRULE => lines("rule", attributes, |attribute| match attribute.kind {
@@ -34,12 +39,16 @@ pub(super) fn object(kind: u8, attributes: Attributes<'_>, own: u32) -> String {
             set::HANDLE | set::PAD => None,
             kind if SET_NEWER.contains(&kind) => None,
             set::EXPR => Some(expression(attribute.nested())),
-            set::DESC => Some(lines("desc", attribute.nested(), |attribute| match attribute.kind {
-                set::DESC_CONCAT => {
-                    Some(list(attribute.nested(), |field| lines("field", field, |one| Some(plain(one)))))
-                }
-                _ => Some(plain(attribute)),
-            })),
+            set::DESC => Some(lines(
+                "desc",
+                attribute.nested(),
+                |attribute| match attribute.kind {
+                    set::DESC_CONCAT => Some(list(attribute.nested(), |field| {
+                        lines("field", field, |one| Some(plain(one)))
+                    })),
+                    _ => Some(plain(attribute)),
+                },
+            )),
             _ => Some(plain(attribute)),
         }),
         other => format!("object {other}"),
@@ -48,9 +57,14 @@ pub(super) fn object(kind: u8, attributes: Attributes<'_>, own: u32) -> String {
 
 /// The elements in a message.
 pub(super) fn elements(attributes: Attributes<'_>) -> Vec<String> {
-    let list = attributes.nested(elem::LIST_ELEMENTS).into_iter().flat_map(Attributes::iter);
+    let list = attributes
+        .nested(elem::LIST_ELEMENTS)
+        .into_iter()
+        .flat_map(Attributes::iter);
     let elements = list.filter(|attribute| attribute.kind == LIST_ELEM);
-    elements.map(|element| self::element(element.nested())).collect()
+    elements
+        .map(|element| self::element(element.nested()))
+        .collect()
 }
 
 fn element(attributes: Attributes<'_>) -> String {
@@ -65,7 +79,9 @@ fn element(attributes: Attributes<'_>) -> String {
 
 fn expression(attributes: Attributes<'_>) -> String {
     let name = attributes.text(expr::NAME).unwrap_or("?");
-    let Some(inner) = attributes.nested(expr::DATA) else { return name.to_owned() };
+    let Some(inner) = attributes.nested(expr::DATA) else {
+        return name.to_owned();
+    };
     lines(name, inner, |attribute| match (name, attribute.kind) {
         ("immediate", expr::IMMEDIATE_DATA)
         | ("cmp", expr::CMP_DATA)
@@ -83,16 +99,25 @@ fn datum(attribute: Attribute<'_>) -> String {
 }
 
 /// Each attribute as `text` renders it, in the order of their kinds.
-fn lines(name: &str, attributes: Attributes<'_>, text: impl Fn(Attribute<'_>) -> Option<String>) -> String {
-    let mut all: Vec<(u16, String)> =
-        attributes.iter().filter_map(|attribute| Some((attribute.kind, text(attribute)?))).collect();
+fn lines(
+    name: &str,
+    attributes: Attributes<'_>,
+    text: impl Fn(Attribute<'_>) -> Option<String>,
+) -> String {
+    let mut all: Vec<(u16, String)> = attributes
+        .iter()
+        .filter_map(|attribute| Some((attribute.kind, text(attribute)?)))
+        .collect();
     all.sort();
     let all: Vec<String> = all.into_iter().map(|(_, text)| text).collect();
     format!("{name}({})", all.join(" "))
 }
 
 fn list(attributes: Attributes<'_>, text: impl Fn(Attributes<'_>) -> String) -> String {
-    let all: Vec<String> = attributes.iter().map(|attribute| text(attribute.nested())).collect();
+    let all: Vec<String> = attributes
+        .iter()
+        .map(|attribute| text(attribute.nested()))
+        .collect();
     format!("[{}]", all.join(", "))
 }
 

@@ -16,7 +16,10 @@ pub(crate) struct Fields {
 impl Fields {
     /// An empty container; `fields` are the sizes of the fields in bytes.
     pub(crate) const fn new(lengths: Vec<usize>) -> Self {
-        Self { lengths, elements: Vec::new() }
+        Self {
+            lengths,
+            elements: Vec::new(),
+        }
     }
 
     /// All elements.
@@ -29,14 +32,23 @@ impl Fields {
         let end = new.key_end.as_ref().unwrap_or(&new.key);
         if let Some(at) = self.position(&new.key) {
             let found = &self.elements[at];
-            let is_same = found.key == new.key && found.key_end.as_ref().unwrap_or(&found.key) == end;
+            let is_same =
+                found.key == new.key && found.key_end.as_ref().unwrap_or(&found.key) == end;
             let same = InsertConflict::Same(Box::new(found.clone()));
-            return Err(if is_same { same } else { InsertConflict::Refused(Errno::EEXIST) });
+            return Err(if is_same {
+                same
+            } else {
+                InsertConflict::Refused(Errno::EEXIST)
+            });
         }
         if self.position(end).is_some() {
             return Err(InsertConflict::Refused(Errno::EEXIST));
         }
-        if self.fields(&new.key).zip(self.fields(end)).any(|(start, end)| start > end) {
+        if self
+            .fields(&new.key)
+            .zip(self.fields(end))
+            .any(|(start, end)| start > end)
+        {
             return Err(InsertConflict::Refused(Errno::EINVAL));
         }
         self.elements.push(new);
@@ -68,7 +80,9 @@ impl Fields {
         self.elements.iter().position(|element| {
             let end = element.key_end.as_ref().unwrap_or(&element.key);
             let ranges = self.fields(&element.key).zip(self.fields(end));
-            ranges.zip(self.fields(key)).all(|((first, last), key)| first <= key && key <= last)
+            ranges
+                .zip(self.fields(key))
+                .all(|((first, last), key)| first <= key && key <= last)
         })
     }
 
@@ -107,11 +121,20 @@ mod tests {
             let [high, low] = second.to_be_bytes();
             [first, 0, 0, 0, high, low, 0, 0]
         };
-        let range = Element { key_end: Some(key(6, 99).to_vec()), ..element(&key(6, 50)) };
+        let range = Element {
+            key_end: Some(key(6, 99).to_vec()),
+            ..element(&key(6, 50))
+        };
         fields.insert(range).unwrap();
         assert!(fields.find(&key(6, 75)).is_some());
         assert!(fields.find(&key(7, 75)).is_none() && fields.find(&key(6, 100)).is_none());
-        let overlap = Element { key_end: Some(key(6, 120).to_vec()), ..element(&key(6, 99)) };
-        assert!(matches!(fields.insert(overlap), Err(InsertConflict::Refused(Errno::EEXIST))));
+        let overlap = Element {
+            key_end: Some(key(6, 120).to_vec()),
+            ..element(&key(6, 99))
+        };
+        assert!(matches!(
+            fields.insert(overlap),
+            Err(InsertConflict::Refused(Errno::EEXIST))
+        ));
     }
 }

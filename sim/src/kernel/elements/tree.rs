@@ -27,13 +27,24 @@ struct Node {
 impl Tree {
     /// All elements that are not deleted.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Element> {
-        self.nodes.iter().filter(|node| !node.is_gone).map(|node| &node.element)
+        self.nodes
+            .iter()
+            .filter(|node| !node.is_gone)
+            .map(|node| &node.element)
     }
 
     /// `__nft_rbtree_insert`
-    pub(crate) fn insert(&mut self, new: Element, is_anonymous: bool) -> Result<(), InsertConflict> {
+    pub(crate) fn insert(
+        &mut self,
+        new: Element,
+        is_anonymous: bool,
+    ) -> Result<(), InsertConflict> {
         // The search begins at the closest greater node, deleted or not.
-        let first = self.nodes.iter().rposition(|node| node.element.key > new.key).unwrap_or(0);
+        let first = self
+            .nodes
+            .iter()
+            .rposition(|node| node.element.key > new.key)
+            .unwrap_or(0);
         let live = (first..self.nodes.len()).filter(|at| !self.nodes[*at].is_gone);
         let (mut more, mut less) = (None, None);
         for at in live {
@@ -61,7 +72,8 @@ impl Tree {
             }
             let same = Box::new(element(less).clone());
             let next = self.nodes[less + 1..].iter().find(|node| !node.is_gone);
-            let is_of_start = next.is_some_and(|next| !next.element.is_end && self.start == Some(next.id));
+            let is_of_start =
+                next.is_some_and(|next| !next.element.is_end && self.start == Some(next.id));
             return if self.start.take().is_none() || is_of_start {
                 Err(InsertConflict::Same(same))
             } else {
@@ -69,7 +81,10 @@ impl Tree {
             };
         }
         if let Some(less) = less {
-            let is_within = || less.checked_sub(1).is_some_and(|before| element(before).is_end);
+            let is_within = || {
+                less.checked_sub(1)
+                    .is_some_and(|before| element(before).is_end)
+            };
             // Sets without a name have no end where the next interval begins.
             if !element(less).is_end && !new.is_end && (!is_anonymous || is_within()) {
                 return overlap;
@@ -81,11 +96,19 @@ impl Tree {
         if more.is_some_and(|more| element(more).is_end && new.is_end) {
             return overlap;
         }
-        let is_before =
-            |node: &Node| node.element.key > new.key || node.element.key == new.key && !node.element.is_end;
+        let is_before = |node: &Node| {
+            node.element.key > new.key || node.element.key == new.key && !node.element.is_end
+        };
         let place = self.nodes.partition_point(is_before);
         self.last_id += 1;
-        self.nodes.insert(place, Node { id: self.last_id, element: new, is_gone: false });
+        self.nodes.insert(
+            place,
+            Node {
+                id: self.last_id,
+                element: new,
+                is_gone: false,
+            },
+        );
         Ok(())
     }
 
@@ -98,7 +121,10 @@ impl Tree {
             |node: &Node| !node.is_gone && node.element.key == key && node.element.is_end == is_end;
         let at = self.nodes.iter().position(is_removed_node)?;
         if is_end {
-            let next = self.nodes.get(at + 1).filter(|next| next.is_gone && !next.element.is_end);
+            let next = self
+                .nodes
+                .get(at + 1)
+                .filter(|next| next.is_gone && !next.element.is_end);
             let is_of_start = next.is_some_and(|next| self.start == Some(next.id));
             if self.start.take().is_some() && !is_of_start {
                 return None;
@@ -112,7 +138,11 @@ impl Tree {
 
     /// The start element of the interval with this first key.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Element> {
-        let mut live = self.nodes.iter_mut().filter(|node| !node.is_gone).map(|node| &mut node.element);
+        let mut live = self
+            .nodes
+            .iter_mut()
+            .filter(|node| !node.is_gone)
+            .map(|node| &mut node.element);
         live.find(|element| element.key == key && !element.is_end)
     }
 
@@ -140,7 +170,9 @@ impl Tree {
     /// The start element of the interval that contains a key.
     pub(crate) fn find(&self, key: &[u8]) -> Option<&Element> {
         // At the same key a start takes precedence over an end.
-        self.iter().find(|element| element.key.as_slice() <= key).filter(|found| !found.is_end)
+        self.iter()
+            .find(|element| element.key.as_slice() <= key)
+            .filter(|found| !found.is_end)
     }
 }
 
@@ -179,14 +211,24 @@ mod tests {
     #[test]
     fn interval_contains_its_start_but_not_its_end() {
         let mut tree = tree(&[(10, 20), (20, 30)]);
-        for (key, expected) in [(9, false), (10, true), (19, true), (20, true), (29, true), (30, false)] {
+        for (key, expected) in [
+            (9, false),
+            (10, true),
+            (19, true),
+            (20, true),
+            (29, true),
+            (30, false),
+        ] {
             assert_eq!(tree.find(&[key]).is_some(), expected, "{key}");
         }
         assert!(matches!(
             tree.insert(element(15, false), false),
             Err(InsertConflict::Refused(Errno::EEXIST))
         ));
-        assert!(matches!(tree.insert(element(10, false), false), Err(InsertConflict::Same(_))));
+        assert!(matches!(
+            tree.insert(element(10, false), false),
+            Err(InsertConflict::Same(_))
+        ));
         assert!(tree.remove(&[10], true).is_none() && tree.remove(&[10], false).is_some());
         assert!(tree.find(&[15]).is_none());
         tree.commit();
@@ -196,8 +238,14 @@ mod tests {
     #[test]
     fn tree_interval_over_two_others_is_refused() {
         let mut tree = tree(&[(10, 20), (40, 50)]);
-        assert!(matches!(tree.insert(element(10, false), false), Err(InsertConflict::Same(_))));
-        assert!(matches!(tree.insert(element(50, true), false), Err(InsertConflict::Refused(Errno::EEXIST))));
+        assert!(matches!(
+            tree.insert(element(10, false), false),
+            Err(InsertConflict::Same(_))
+        ));
+        assert!(matches!(
+            tree.insert(element(50, true), false),
+            Err(InsertConflict::Refused(Errno::EEXIST))
+        ));
         assert!(tree.remove(&[10], false).is_some() && tree.remove(&[50], true).is_none());
         assert!(tree.remove(&[40], false).is_some() && tree.remove(&[50], true).is_some());
     }

@@ -26,7 +26,11 @@ pub(super) enum Effect {
     /// The counter of an element is incremented.
     Count { set: Handle, key: Vec<u8> },
     /// An element is written, or refreshed.
-    Write { set: Handle, element: Element, updates: bool },
+    Write {
+        set: Handle,
+        element: Element,
+        updates: bool,
+    },
     /// An element is deleted.
     Delete { set: Handle, key: Vec<u8> },
 }
@@ -35,13 +39,21 @@ impl Effect {
     pub(super) fn apply(self, table: &mut Table, now: u64) {
         match self {
             Self::Count { set, key } => {
-                let found = table.set_mut(set).and_then(|set| set.elements.get_mut(&key));
+                let found = table
+                    .set_mut(set)
+                    .and_then(|set| set.elements.get_mut(&key));
                 if let Some(counter) = found.and_then(|element| element.counter.as_mut()) {
                     counter.packets += 1;
                 }
             }
-            Self::Write { set, element, updates } => {
-                let Some(found) = table.set_mut(set) else { return };
+            Self::Write {
+                set,
+                element,
+                updates,
+            } => {
+                let Some(found) = table.set_mut(set) else {
+                    return;
+                };
                 found.elements.expire(now);
                 let is_full = found.size > 0 && found.elements.len() >= found.size as usize;
                 match found.elements.get_mut(&element.key) {
@@ -93,9 +105,13 @@ impl Interpreter<'_> {
         let (mut chain, mut at) = (base, 0);
         let table = self.table;
         loop {
-            let Some(found) = table.chains.get(&chain) else { return hook_verdict(policy) };
+            let Some(found) = table.chains.get(&chain) else {
+                return hook_verdict(policy);
+            };
             let Some(rule) = found.rules.get(at) else {
-                let Some(back) = stack.pop() else { return hook_verdict(policy) };
+                let Some(back) = stack.pop() else {
+                    return hook_verdict(policy);
+                };
                 (chain, at) = back;
                 continue;
             };
@@ -125,17 +141,37 @@ impl Interpreter<'_> {
         }
     }
 
-    fn step(&mut self, packet: &mut Packet, registers: &mut Registers, expression: &Expression) -> Next {
+    #[expect(clippy::too_many_lines, reason = "one arm for each expression")]
+    fn step(
+        &mut self,
+        packet: &mut Packet,
+        registers: &mut Registers,
+        expression: &Expression,
+    ) -> Next {
         let value = match expression {
             Expression::Immediate { to, data } => match data {
                 Data::Verdict(verdict) => return Next::Verdict(*verdict),
                 Data::Value(value) => Some((*to, value.clone())),
             },
-            Expression::Bitwise { from, to, mask, xor } => {
+            Expression::Bitwise {
+                from,
+                to,
+                mask,
+                xor,
+            } => {
                 let operands = read(registers, *from, mask.len()).iter().zip(mask).zip(xor);
-                Some((*to, operands.map(|((byte, mask), xor)| byte & mask ^ xor).collect()))
+                Some((
+                    *to,
+                    operands
+                        .map(|((byte, mask), xor)| byte & mask ^ xor)
+                        .collect(),
+                ))
             }
-            Expression::Compare { from, operator, value } => {
+            Expression::Compare {
+                from,
+                operator,
+                value,
+            } => {
                 let order = read(registers, *from, value.len()).cmp(value);
                 let holds = match operator {
                     0 => order.is_eq(),
@@ -147,14 +183,30 @@ impl Interpreter<'_> {
                 };
                 return if holds { Next::Expression } else { Next::Rule };
             }
-            Expression::Lookup { set, key, to, invert } => {
+            Expression::Lookup {
+                set,
+                key,
+                to,
+                invert,
+            } => {
                 return self.lookup(registers, *set, *key, *to, *invert);
             }
-            Expression::Dynset { set, operation, key, data, timeout } => {
+            Expression::Dynset {
+                set,
+                operation,
+                key,
+                data,
+                timeout,
+            } => {
                 self.update(registers, *set, *operation, *key, *data, *timeout);
                 return Next::Expression;
             }
-            Expression::Payload { base, offset, len, to } => {
+            Expression::Payload {
+                base,
+                offset,
+                len,
+                to,
+            } => {
                 let header = match *base {
                     expr::NETWORK_HEADER => packet.network_header(),
                     _ => packet.transport_header(),
@@ -162,33 +214,63 @@ impl Interpreter<'_> {
                 let range = *offset as usize..(offset + len) as usize;
                 header.get(range).map(|bytes| (*to, bytes.to_vec()))
             }
-            Expression::Meta { key: key @ (expr::META_PRIORITY | expr::META_MARK), to } => {
-                Some((*to, packet.meta_field(*key).to_ne_bytes().to_vec()))
-            }
+            Expression::Meta {
+                key: key @ (expr::META_PRIORITY | expr::META_MARK),
+                to,
+            } => Some((*to, packet.meta_field(*key).to_ne_bytes().to_vec())),
             Expression::Meta { key, to } => Some((*to, meta(packet, *key))),
             Expression::MetaSet { key, from } => {
-                let value = read(registers, *from, 4).first_chunk().copied().unwrap_or_default();
+                let value = read(registers, *from, 4)
+                    .first_chunk()
+                    .copied()
+                    .unwrap_or_default();
                 *packet.meta_field(*key) = u32::from_ne_bytes(value);
                 return Next::Expression;
             }
             Expression::Conntrack { key, direction, to } => {
                 conntrack(packet, *key, *direction).map(|value| (*to, value))
             }
-            Expression::Hash { from, len, to, modulus, seed, offset } => {
+            Expression::Hash {
+                from,
+                len,
+                to,
+                modulus,
+                seed,
+                offset,
+            } => {
                 let bytes = read(registers, *from, *len as usize);
                 let hash = jhash::jhash(bytes, seed.unwrap_or_default());
-                Some((*to, (offset + jhash::scale(hash, *modulus)).to_ne_bytes().to_vec()))
+                Some((
+                    *to,
+                    (offset + jhash::scale(hash, *modulus))
+                        .to_ne_bytes()
+                        .to_vec(),
+                ))
             }
-            Expression::Numgen { to, modulus, offset, .. } => {
+            Expression::Numgen {
+                to,
+                modulus,
+                offset,
+                ..
+            } => {
                 let drawn = (self.draw)(*modulus).min(modulus - 1);
                 Some((*to, (offset + drawn).to_ne_bytes().to_vec()))
             }
             Expression::Fib { to, flags, .. } => {
-                let end = if flags & expr::FIB_F_SADDR != 0 { packet.source } else { packet.destination };
+                let end = if flags & expr::FIB_F_SADDR != 0 {
+                    packet.source
+                } else {
+                    packet.destination
+                };
                 let kind = ADDRESS_TYPES[usize::from((self.is_local_address)(end.ip()))];
                 Some((*to, kind.to_ne_bytes().to_vec()))
             }
-            Expression::Nat { kind, address, port, .. } => {
+            Expression::Nat {
+                kind,
+                address,
+                port,
+                ..
+            } => {
                 return translate(packet, registers, *kind == expr::NAT_DNAT, *address, *port);
             }
             Expression::Redirect { port, .. } => {
@@ -220,13 +302,17 @@ impl Interpreter<'_> {
         to: Option<Register>,
         invert: bool,
     ) -> Next {
-        let Some(found) = self.table.sets.get(&set) else { return Next::Rule };
+        let Some(found) = self.table.sets.get(&set) else {
+            return Next::Rule;
+        };
         let key = read(registers, key, found.declaration.key_len as usize).to_vec();
         let element = found.elements.find(&key, self.now);
         if element.is_some() == invert {
             return Next::Rule;
         }
-        let Some(element) = element else { return Next::Expression };
+        let Some(element) = element else {
+            return Next::Expression;
+        };
         let data = element.data.clone();
         if element.counter.is_some() {
             self.effects.push(Effect::Count { set, key });
@@ -251,26 +337,36 @@ impl Interpreter<'_> {
         data: Option<Register>,
         timeout: u64,
     ) {
-        let Some(found) = self.table.sets.get(&set) else { return };
+        let Some(found) = self.table.sets.get(&set) else {
+            return;
+        };
         let key = read(registers, key, found.declaration.key_len as usize).to_vec();
         if operation == expr::DYNSET_OP_DELETE {
             self.effects.push(Effect::Delete { set, key });
             return;
         }
         let timeout = if timeout == 0 { found.timeout } else { timeout };
-        let data = data.map(|data| read(registers, data, found.declaration.data_len as usize).to_vec());
+        let data =
+            data.map(|data| read(registers, data, found.declaration.data_len as usize).to_vec());
         let element = Element {
             key,
             key_end: None,
             data: data.map(Data::Value),
             is_end: false,
             userdata: Vec::new(),
-            counter: found.declaration.has_counter.then(|| Counter { packets: 1, ..Counter::default() }),
+            counter: found.declaration.has_counter.then(|| Counter {
+                packets: 1,
+                ..Counter::default()
+            }),
             timeout: found.has(set::F_TIMEOUT).then_some(timeout),
             expires: (timeout != 0).then(|| self.now + timeout),
         };
         let updates = operation == expr::DYNSET_OP_UPDATE;
-        self.effects.push(Effect::Write { set, element, updates });
+        self.effects.push(Effect::Write {
+            set,
+            element,
+            updates,
+        });
     }
 }
 
@@ -280,7 +376,9 @@ const REGISTERS: usize = 64;
 type Registers = [u8; REGISTERS];
 
 fn read(registers: &Registers, from: Register, len: usize) -> &[u8] {
-    registers.get(from.offset()..from.offset() + len).unwrap_or_default()
+    registers
+        .get(from.offset()..from.offset() + len)
+        .unwrap_or_default()
 }
 
 /// Writes a value, padded with zeros to a multiple of four bytes.
@@ -309,7 +407,11 @@ fn name(name: &str) -> Vec<u8> {
 
 fn conntrack(packet: &Packet, key: u32, direction: Option<u8>) -> Option<Vec<u8>> {
     // These packets are the first of their connections, so the source of replies is the current destination.
-    let end = if direction == Some(0) { packet.original } else { packet.source };
+    let end = if direction == Some(0) {
+        packet.original
+    } else {
+        packet.source
+    };
     Some(match (key, end.ip()) {
         (expr::CT_STATE, _) => STATE_NEW.to_ne_bytes().to_vec(),
         (expr::CT_STATUS, _) => packet.status.to_ne_bytes().to_vec(),
@@ -328,17 +430,30 @@ fn translate(
     address: Option<[Register; 2]>,
     port: Option<[Register; 2]>,
 ) -> Next {
-    let before = if is_destination { packet.destination } else { packet.source };
+    let before = if is_destination {
+        packet.destination
+    } else {
+        packet.source
+    };
     let mut after = before;
     if let Some([address, _]) = address {
-        let v4 = read(registers, address, 4).first_chunk::<4>().copied().map(IpAddr::from);
-        let v6 = read(registers, address, 16).first_chunk::<16>().copied().map(IpAddr::from);
+        let v4 = read(registers, address, 4)
+            .first_chunk::<4>()
+            .copied()
+            .map(IpAddr::from);
+        let v6 = read(registers, address, 16)
+            .first_chunk::<16>()
+            .copied()
+            .map(IpAddr::from);
         if let Some(address) = if before.is_ipv4() { v4 } else { v6 } {
             after.set_ip(address);
         }
     }
     if let Some([port, _]) = port {
-        let port = read(registers, port, 2).first_chunk::<2>().copied().map(u16::from_be_bytes);
+        let port = read(registers, port, 2)
+            .first_chunk::<2>()
+            .copied()
+            .map(u16::from_be_bytes);
         after.set_port(port.unwrap_or_default());
     }
     if is_destination {
@@ -355,5 +470,8 @@ fn translate(
 }
 
 const fn accept() -> Next {
-    Next::Verdict(Verdict { code: verdict::ACCEPT, chain: None })
+    Next::Verdict(Verdict {
+        code: verdict::ACCEPT,
+        chain: None,
+    })
 }

@@ -65,7 +65,11 @@ mod tests {
     #[test]
     fn jhash_depends_on_every_byte() {
         assert_eq!(jhash(&[], 0), 0xdead_beef);
-        let hashes = [jhash(&[1, 2, 3, 4], 0xc047), jhash(&[1, 2, 3, 5], 0xc047), jhash(&[1, 2, 3, 4], 0)];
+        let hashes = [
+            jhash(&[1, 2, 3, 4], 0xc047),
+            jhash(&[1, 2, 3, 5], 0xc047),
+            jhash(&[1, 2, 3, 4], 0),
+        ];
         assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2]);
         assert!((0..1000_u32).all(|number| scale(jhash(&number.to_ne_bytes(), 7), 5) < 5));
     }

@@ -69,7 +69,11 @@ impl Packet {
 
     /// The field for this key of `meta`, if rules can set it: the mark or the priority.
     pub(super) const fn meta_field(&mut self, key: u32) -> &mut u32 {
-        if key == expr::META_MARK { &mut self.mark } else { &mut self.priority }
+        if key == expr::META_MARK {
+            &mut self.mark
+        } else {
+            &mut self.priority
+        }
     }
 
     /// The index in `is_nat_decided`: 1 for the hooks of SNAT, 0 for those of DNAT.
@@ -110,16 +114,27 @@ impl Packet {
     }
 
     pub(super) fn transport_header(&self) -> Vec<u8> {
-        let ports = [self.source.port().to_be_bytes(), self.destination.port().to_be_bytes()];
+        let ports = [
+            self.source.port().to_be_bytes(),
+            self.destination.port().to_be_bytes(),
+        ];
         [ports.concat(), vec![0; 16]].concat()
     }
 
     pub(super) const fn family(&self) -> u8 {
-        if self.source.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 }
+        if self.source.is_ipv4() {
+            NFPROTO_IPV4
+        } else {
+            NFPROTO_IPV6
+        }
     }
 }
 
 /// The verdict of a hook from the code of a chain's last verdict: `NF_DROP` or `NF_ACCEPT`.
 pub(super) const fn hook_verdict(code: i32) -> HookVerdict {
-    if code == verdict::DROP { HookVerdict::Drop } else { HookVerdict::Accept }
+    if code == verdict::DROP {
+        HookVerdict::Drop
+    } else {
+        HookVerdict::Accept
+    }
 }

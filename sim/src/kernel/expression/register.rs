@@ -55,7 +55,11 @@ impl Registers {
     pub(crate) fn load(&self, attribute: Option<Attribute<'_>>, len: u32) -> Result<Register> {
         let register = Self::checked(attribute, len)?;
         let parts = mask(register, len);
-        if self.written & parts == parts { Ok(register) } else { refuse(Errno::ENODATA) }
+        if self.written & parts == parts {
+            Ok(register)
+        } else {
+            refuse(Errno::ENODATA)
+        }
     }
 
     /// `nft_parse_register_store`, of a value.
@@ -66,7 +70,9 @@ impl Registers {
     }
 
     fn checked(attribute: Option<Attribute<'_>>, len: u32) -> Result<Register> {
-        let Some(attribute) = attribute else { return refuse(Errno::EINVAL) };
+        let Some(attribute) = attribute else {
+            return refuse(Errno::EINVAL);
+        };
         let register = Register::read(attribute)?;
         if register.0 < PARTS_PER_REGISTER || len == 0 {
             return refuse(Errno::EINVAL);
@@ -80,5 +86,7 @@ impl Registers {
 
 /// The bits of the four-byte parts that a value of this length fills.
 fn mask(register: Register, len: u32) -> u32 {
-    (0..len.div_ceil(4)).map(|part| 1 << (register.0 + part)).sum()
+    (0..len.div_ceil(4))
+        .map(|part| 1 << (register.0 + part))
+        .sum()
 }

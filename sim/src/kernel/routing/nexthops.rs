@@ -42,15 +42,28 @@ impl NextHops {
     /// The gateways of a group's members.
     pub(super) fn gateways(&self, group: u32) -> BTreeSet<IpAddr> {
         let members = self.0.get(&group).map(members).unwrap_or_default();
-        members.iter().filter_map(|(id, _)| self.0.get(id)?.address(NHA_GATEWAY)).collect()
+        members
+            .iter()
+            .filter_map(|(id, _)| self.0.get(id)?.address(NHA_GATEWAY))
+            .collect()
     }
 
     /// Adds or replaces one, as the flags say.
-    pub(super) fn add(&mut self, object: Object, flags: u16, links: &BTreeMap<u32, bool>) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        object: Object,
+        flags: u16,
+        links: &BTreeMap<u32, bool>,
+    ) -> Result<()> {
         let id = object.number(NHA_ID);
         let is_there = self.contains(id);
         let is_group = object.attributes.contains_key(&NHA_GROUP);
-        if id == 0 || is_group && members(&object).iter().any(|(id, _)| self.is_group(*id) != Some(false)) {
+        if id == 0
+            || is_group
+                && members(&object)
+                    .iter()
+                    .any(|(id, _)| self.is_group(*id) != Some(false))
+        {
             return refuse(Errno::EINVAL);
         }
         if !is_group {
@@ -73,7 +86,9 @@ impl NextHops {
     }
 
     fn is_group(&self, id: u32) -> Option<bool> {
-        self.0.get(&id).map(|object| object.attributes.contains_key(&NHA_GROUP))
+        self.0
+            .get(&id)
+            .map(|object| object.attributes.contains_key(&NHA_GROUP))
     }
 
     /// Removes one, also from its groups, and groups without members. Returns notifications, and everything removed.
@@ -87,15 +102,21 @@ impl NextHops {
         let mut empty = BTreeSet::new();
         for (group, object) in &mut self.0 {
             let all = members(object);
-            let left: Vec<(u32, [u8; 4])> = all.iter().filter(|(member, _)| *member != id).copied().collect();
+            let left: Vec<(u32, [u8; 4])> = all
+                .iter()
+                .filter(|(member, _)| *member != id)
+                .copied()
+                .collect();
             if left.len() == all.len() {
                 continue;
             }
             if left.is_empty() {
                 empty.insert(*group);
             }
-            let bytes: Vec<u8> =
-                left.iter().flat_map(|(id, rest)| [id.to_ne_bytes(), *rest].concat()).collect();
+            let bytes: Vec<u8> = left
+                .iter()
+                .flat_map(|(id, rest)| [id.to_ne_bytes(), *rest].concat())
+                .collect();
             object.attributes.insert(NHA_GROUP, bytes);
             notices.push(object.message(NEWNEXTHOP, 0, 0, 0));
         }
@@ -108,7 +129,10 @@ impl NextHops {
 
     /// Removes all next hops on an interface. Returns everything removed.
     pub(super) fn remove_interface(&mut self, interface: u32) -> BTreeSet<u32> {
-        let on_it = self.0.iter().filter(|(_, object)| object.number(NHA_OIF) == interface);
+        let on_it = self
+            .0
+            .iter()
+            .filter(|(_, object)| object.number(NHA_OIF) == interface);
         let ids: Vec<u32> = on_it.map(|(id, _)| *id).collect();
         ids.into_iter().flat_map(|id| self.remove(id).1).collect()
     }
@@ -116,10 +140,17 @@ impl NextHops {
 
 /// The members of a group: the id of each, and the other bytes.
 fn members(object: &Object) -> Vec<(u32, [u8; 4])> {
-    let bytes = object.attributes.get(&NHA_GROUP).map(Vec::as_slice).unwrap_or_default();
+    let bytes = object
+        .attributes
+        .get(&NHA_GROUP)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let member = |bytes: &[u8]| {
         let [a, b, c, d, rest @ ..] = <[u8; MEMBER_BYTES]>::try_from(bytes).ok()?;
         Some((u32::from_ne_bytes([a, b, c, d]), rest))
     };
-    bytes.chunks_exact(MEMBER_BYTES).filter_map(member).collect()
+    bytes
+        .chunks_exact(MEMBER_BYTES)
+        .filter_map(member)
+        .collect()
 }

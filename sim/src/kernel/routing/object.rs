@@ -21,14 +21,20 @@ impl Object {
     /// The object of a message with a header of this size.
     pub(super) fn read(message: &Message<'_>, header: usize) -> Result<Self> {
         let start = message::HEADER + header;
-        let (Some(bytes), Some(rest)) =
-            (message.bytes.get(message::HEADER..start), message.bytes.get(start..))
-        else {
+        let (Some(bytes), Some(rest)) = (
+            message.bytes.get(message::HEADER..start),
+            message.bytes.get(start..),
+        ) else {
             return refuse(Errno::EINVAL);
         };
         let attributes = Attributes::new(rest, start).iter();
-        let attributes = attributes.map(|attribute| (attribute.kind, attribute.payload.to_vec())).collect();
-        Ok(Self { header: bytes.to_vec(), attributes })
+        let attributes = attributes
+            .map(|attribute| (attribute.kind, attribute.payload.to_vec()))
+            .collect();
+        Ok(Self {
+            header: bytes.to_vec(),
+            attributes,
+        })
     }
 
     /// The message with the object.
@@ -42,14 +48,18 @@ impl Object {
 
     /// A number; zero without the attribute.
     pub(super) fn number(&self, kind: u16) -> u32 {
-        let bytes = self.attributes.get(&kind).and_then(|payload| payload.first_chunk().copied());
+        let bytes = self
+            .attributes
+            .get(&kind)
+            .and_then(|payload| payload.first_chunk().copied());
         bytes.map_or(0, u32::from_ne_bytes)
     }
 
     pub(super) fn address(&self, kind: u16) -> Option<IpAddr> {
         let payload = self.attributes.get(&kind)?;
         let v4 = <[u8; 4]>::try_from(payload.as_slice()).map(IpAddr::from);
-        v4.or_else(|_| <[u8; 16]>::try_from(payload.as_slice()).map(IpAddr::from)).ok()
+        v4.or_else(|_| <[u8; 16]>::try_from(payload.as_slice()).map(IpAddr::from))
+            .ok()
     }
 
     pub(super) fn set_number(&mut self, kind: u16, number: u32) {
@@ -67,5 +77,9 @@ impl Object {
 
 /// The number of an address family, which is the same in netfilter.
 pub(super) const fn family_of(address: IpAddr) -> u8 {
-    if address.is_ipv4() { NFPROTO_IPV4 } else { NFPROTO_IPV6 }
+    if address.is_ipv4() {
+        NFPROTO_IPV4
+    } else {
+        NFPROTO_IPV6
+    }
 }

@@ -84,10 +84,16 @@ impl Route {
         if object.header[KIND] == RTN_UNICAST && interface == 0 && group == 0 {
             return refuse(Errno::ENODEV);
         }
-        if object.address(RTA_PREFSRC).is_some_and(|source| !addresses.contains_key(&source)) {
+        if object
+            .address(RTA_PREFSRC)
+            .is_some_and(|source| !addresses.contains_key(&source))
+        {
             return refuse(Errno::EINVAL);
         }
-        Ok(Self { object, is_dead: false })
+        Ok(Self {
+            object,
+            is_dead: false,
+        })
     }
 
     pub(super) fn key(&self) -> Result<RouteKey> {
@@ -122,7 +128,9 @@ impl Route {
 
     /// Whether a request to delete a route means this one: what the request names has to be equal.
     pub(super) fn is_meant_by(&self, key: &RouteKey, wanted: &Object) -> bool {
-        let Ok(wanted_key) = key_of(wanted) else { return false };
+        let Ok(wanted_key) = key_of(wanted) else {
+            return false;
+        };
         let has = |kind: u16| {
             wanted
                 .attributes
@@ -131,30 +139,51 @@ impl Route {
         };
         let is_same = |at: usize| [0, self.object.header[at]].contains(&wanted.header[at]);
         let is_any_priority = !wanted.attributes.contains_key(&RTA_PRIORITY);
-        let priority = if is_any_priority { key.priority } else { wanted_key.priority };
-        RouteKey { priority, ..wanted_key } == *key
+        let priority = if is_any_priority {
+            key.priority
+        } else {
+            wanted_key.priority
+        };
+        RouteKey {
+            priority,
+            ..wanted_key
+        } == *key
             && is_same(PROTOCOL)
             && is_same(KIND)
             && (wanted.header[0] != NFPROTO_IPV4 || is_same(SCOPE))
-            && [RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_NH_ID].into_iter().all(has)
+            && [RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_NH_ID]
+                .into_iter()
+                .all(has)
     }
 }
 
 fn key_of(object: &Object) -> Result<RouteKey> {
-    let Some(destination) = object.address(RTA_DST) else { return refuse(Errno::EINVAL) };
+    let Some(destination) = object.address(RTA_DST) else {
+        return refuse(Errno::EINVAL);
+    };
     let table = match object.number(RTA_TABLE) {
         0 => u32::from(object.header[TABLE]),
         table => table,
     };
     let (prefix, tos) = (object.header[PREFIX], object.header[TOS]);
-    Ok(RouteKey { table, destination, prefix, tos, priority: object.number(RTA_PRIORITY) })
+    Ok(RouteKey {
+        table,
+        destination,
+        prefix,
+        tos,
+        priority: object.number(RTA_PRIORITY),
+    })
 }
 
 /// The ranges of the pods of this node, on their interface.
 fn pod_ranges() -> impl Iterator<Item = IpNetwork> {
-    let ranges: [(IpAddr, u8); 2] =
-        [(Ipv4Addr::new(10, 244, 1, 0).into(), 24), (Ipv6Addr::new(0xfd44, 1, 0, 0, 0, 0, 0, 0).into(), 64)];
-    ranges.into_iter().filter_map(|(network, prefix)| IpNetwork::new(network, prefix).ok())
+    let ranges: [(IpAddr, u8); 2] = [
+        (Ipv4Addr::new(10, 244, 1, 0).into(), 24),
+        (Ipv6Addr::new(0xfd44, 1, 0, 0, 0, 0, 0, 0).into(), 64),
+    ];
+    ranges
+        .into_iter()
+        .filter_map(|(network, prefix)| IpNetwork::new(network, prefix).ok())
 }
 
 /// Whether an address is that of a pod of this node.
@@ -166,8 +195,12 @@ pub(super) fn is_local_pod(address: IpAddr) -> bool {
 pub(super) fn pod_routes() -> impl Iterator<Item = Object> {
     pod_ranges().map(|range| {
         let mut header = vec![0; ROUTE_HEADER];
-        (header[0], header[PREFIX], header[KIND]) = (family_of(range.ip()), range.prefix(), RTN_UNICAST);
-        let mut route = Object { header, attributes: BTreeMap::new() };
+        (header[0], header[PREFIX], header[KIND]) =
+            (family_of(range.ip()), range.prefix(), RTN_UNICAST);
+        let mut route = Object {
+            header,
+            attributes: BTreeMap::new(),
+        };
         route.set_number(RTA_TABLE, MAIN_TABLE);
         route.set_address(RTA_DST, range.ip());
         route.set_number(RTA_OIF, PODS);

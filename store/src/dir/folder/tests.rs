@@ -5,7 +5,8 @@ use tokio::time::advance;
 
 use super::*;
 
-const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  - port: 80\n";
+const WEB: &str =
+    "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  - port: 80\n";
 
 fn entries_after_reading(folder: &mut Folder, path: &Path) -> usize {
     folder.refresh_or_forget(path);
@@ -22,7 +23,11 @@ async fn emptied_file_keeps_its_objects_during_a_write() {
     fs::write(&path, WEB).unwrap();
     assert_eq!(entries_after_reading(&mut folder, &path), 1);
 
-    for stall in [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3)] {
+    for stall in [
+        Duration::ZERO,
+        Duration::from_secs(1),
+        Duration::from_secs(3),
+    ] {
         fs::write(&path, "").unwrap();
         entries_after_reading(&mut folder, &path);
         advance(stall).await;
@@ -30,7 +35,11 @@ async fn emptied_file_keeps_its_objects_during_a_write() {
         // A complete file restarts the grace period, for the next stall.
         fs::write(&path, WEB).unwrap();
         entries_after_reading(&mut folder, &path);
-        assert_eq!(folder.emptied(|_| false).count(), 0, "it is not looked at again");
+        assert_eq!(
+            folder.emptied(|_| false).count(),
+            0,
+            "it is not looked at again"
+        );
     }
 
     fs::write(&path, "").unwrap();
@@ -55,8 +64,15 @@ fn manifests_above_total_limit_are_refused() {
     folder.publish();
     let snapshot = folder.snapshot("/");
     assert_eq!(snapshot.entries.len(), 2);
-    let [problem] = snapshot.problems.as_slice() else { panic!("{:?}", snapshot.problems) };
-    assert!(problem.to_string().contains("c.yaml: cannot be read: all manifests"), "{problem}");
+    let [problem] = snapshot.problems.as_slice() else {
+        panic!("{:?}", snapshot.problems)
+    };
+    assert!(
+        problem
+            .to_string()
+            .contains("c.yaml: cannot be read: all manifests"),
+        "{problem}"
+    );
     // A file that is read again counts once, and a removed file no longer.
     fs::write(&paths[0], WEB.replace("web", "wed")).unwrap();
     fs::remove_file(&paths[1]).unwrap();
@@ -65,5 +81,8 @@ fn manifests_above_total_limit_are_refused() {
     }
     folder.publish();
     let snapshot = folder.snapshot("/");
-    assert_eq!((snapshot.entries.len(), snapshot.problems.as_slice()), (2, &[][..]));
+    assert_eq!(
+        (snapshot.entries.len(), snapshot.problems.as_slice()),
+        (2, &[][..])
+    );
 }

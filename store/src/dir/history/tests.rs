@@ -4,11 +4,19 @@ use super::*;
 use crate::{Change, Entry};
 
 fn put(key: &str) -> Change {
-    Change::Put(Entry { key: key.to_owned(), value: "x".into(), create_revision: 1, mod_revision: 1 })
+    Change::Put(Entry {
+        key: key.to_owned(),
+        value: "x".into(),
+        create_revision: 1,
+        mod_revision: 1,
+    })
 }
 
 fn changed(revision: i64, keys: &[&str]) -> WatchEvent {
-    WatchEvent::Changed(Batch { revision, changes: keys.iter().map(|key| put(key)).collect() })
+    WatchEvent::Changed(Batch {
+        revision,
+        changes: keys.iter().map(|key| put(key)).collect(),
+    })
 }
 
 /// The events of a watch that are ready.
@@ -25,7 +33,14 @@ fn watch_gets_missed_changes_before_new_ones() {
     let mut watch = history.watch("/a/".to_owned(), 6, 8).unwrap();
     history.push(9, changed(9, &["/a/3"]));
     let seen: Vec<_> = ready(&mut watch).into_iter().map(Result::unwrap).collect();
-    assert_eq!(seen, [WatchEvent::Problems(Vec::new()), changed(8, &["/a/2"]), changed(9, &["/a/3"])]);
+    assert_eq!(
+        seen,
+        [
+            WatchEvent::Problems(Vec::new()),
+            changed(8, &["/a/2"]),
+            changed(9, &["/a/3"])
+        ]
+    );
 }
 
 #[test]
@@ -47,8 +62,20 @@ fn forgotten_revision_is_compacted_and_unknown_one_rewound() {
     }
     assert!(history.watch(String::new(), 1, newest).is_ok());
     let error = history.watch(String::new(), 0, newest).err().unwrap();
-    assert!(matches!(error, StoreError::Compacted { requested: 1, oldest: 2 }), "{error}");
-    let error = history.watch(String::new(), newest + 1, newest).err().unwrap();
+    assert!(
+        matches!(
+            error,
+            StoreError::Compacted {
+                requested: 1,
+                oldest: 2
+            }
+        ),
+        "{error}"
+    );
+    let error = history
+        .watch(String::new(), newest + 1, newest)
+        .err()
+        .unwrap();
     assert!(matches!(error, StoreError::Rewound { .. }), "{error}");
 }
 
@@ -61,5 +88,8 @@ fn watch_that_is_too_slow_ends_with_compacted_error() {
     }
     let seen = ready(&mut watch);
     assert_eq!(seen.len(), 1, "the watch continued over a gap");
-    assert!(matches!(seen[0], Err(StoreError::Compacted { .. })), "{seen:?}");
+    assert!(
+        matches!(seen[0], Err(StoreError::Compacted { .. })),
+        "{seen:?}"
+    );
 }

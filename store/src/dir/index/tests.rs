@@ -5,14 +5,21 @@ use super::*;
 
 fn definition(name: u8, (value, is_recalled): (u8, bool)) -> Arc<Definition> {
     let key = Key::new(Kind::Service, "default", format!("s{name}")).unwrap();
-    Arc::new(Definition { key: Arc::new(key), value: [value].into(), place: Box::default(), is_recalled })
+    Arc::new(Definition {
+        key: Arc::new(key),
+        value: [value].into(),
+        place: Box::default(),
+        is_recalled,
+    })
 }
 
 /// The objects of a file: number, value and whether it is recalled. No object is twice in one file.
 type Objects = BTreeMap<u8, (u8, bool)>;
 
 fn definitions(file: &Objects) -> Vec<Arc<Definition>> {
-    file.iter().map(|(name, value)| definition(*name, *value)).collect()
+    file.iter()
+        .map(|(name, value)| definition(*name, *value))
+        .collect()
 }
 
 fn path(number: u8) -> Arc<Path> {
@@ -28,13 +35,18 @@ fn apply(entries: &mut BTreeMap<String, Entry>, batch: Batch) {
                 assert_eq!(entry.create_revision, CREATE_REVISION);
                 entries.insert(entry.key.clone(), entry);
             }
-            Change::Delete { key } => assert!(entries.remove(&key).is_some(), "{key} was not there"),
+            Change::Delete { key } => {
+                assert!(entries.remove(&key).is_some(), "{key} was not there");
+            }
         }
     }
 }
 
 fn file() -> impl Strategy<Value = (u8, Objects)> {
-    (0..4_u8, prop::collection::btree_map(0..5_u8, (0..3_u8, prop::bool::weighted(0.3)), 0..5))
+    (
+        0..4_u8,
+        prop::collection::btree_map(0..5_u8, (0..3_u8, prop::bool::weighted(0.3)), 0..5),
+    )
 }
 
 proptest! {
@@ -77,7 +89,11 @@ proptest! {
 #[test]
 fn entries_are_those_below_prefix() {
     let mut index = Index::default();
-    index.replace(&path(1), &[], &[definition(1, (1, false)), definition(2, (1, false))]);
+    index.replace(
+        &path(1),
+        &[],
+        &[definition(1, (1, false)), definition(2, (1, false))],
+    );
     index.commit(0);
     let one = index.entries("/vnf-agent/contiv-ksr/k8s/service/s1/");
     assert_eq!(one.len(), 1);

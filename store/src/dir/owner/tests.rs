@@ -5,7 +5,8 @@ use tokio::time::advance;
 
 use super::*;
 
-const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  - port: 80\n";
+const WEB: &str =
+    "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  - port: 80\n";
 
 fn count(owner: &Owner) -> usize {
     owner.folder.snapshot("/").entries.len()
@@ -18,7 +19,9 @@ async fn file_truncated_without_being_closed_is_forgotten() {
     let path = root.path().join("web.yaml");
     fs::write(&path, WEB).unwrap();
     let (_commands, receiver) = mpsc::channel(1);
-    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver).await.unwrap();
+    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver)
+        .await
+        .unwrap();
 
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(0).unwrap();
@@ -27,7 +30,10 @@ async fn file_truncated_without_being_closed_is_forgotten() {
     note_all(&mut owner.watcher, &mut owner.pending).await;
     owner.work(false).await;
     assert_eq!(count(&owner), 1);
-    let (_, until) = owner.emptied().next().expect("the empty file is read again later");
+    let (_, until) = owner
+        .emptied()
+        .next()
+        .expect("the empty file is read again later");
     // Until then the file keeps its objects.
     advance(Duration::from_secs(30)).await;
     owner.work(false).await;
@@ -53,14 +59,19 @@ async fn missing_folder_is_a_problem_until_it_is_back() {
     let (root, away) = (parent.path().join("manifests"), parent.path().join("away"));
     fs::create_dir(&root).unwrap();
     let (_commands, receiver) = mpsc::channel(1);
-    let mut owner = Owner::open(&root, DirOptions::default(), receiver).await.unwrap();
+    let mut owner = Owner::open(&root, DirOptions::default(), receiver)
+        .await
+        .unwrap();
     for _ in 0..2 {
         fs::rename(&root, &away).unwrap();
         owner.work(true).await;
         assert_eq!(owner.folder.snapshot("/").problems.len(), 1);
         fs::rename(&away, &root).unwrap();
         owner.work(true).await;
-        assert_eq!((owner.folder.snapshot("/").problems, owner.retry), (vec![], None));
+        assert_eq!(
+            (owner.folder.snapshot("/").problems, owner.retry),
+            (vec![], None)
+        );
     }
 }
 
@@ -72,7 +83,9 @@ async fn file_being_replaced_during_rescan_keeps_its_objects() {
     fs::write(&gone, WEB).unwrap();
     fs::write(&half, WEB.replace("web", "other")).unwrap();
     let (_commands, receiver) = mpsc::channel(1);
-    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver).await.unwrap();
+    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver)
+        .await
+        .unwrap();
     assert_eq!(count(&owner), 2);
 
     fs::remove_file(&gone).unwrap();
@@ -92,7 +105,9 @@ async fn file_replaced_by_empty_one_with_events_lost_is_forgotten() {
     let path = root.path().join("web.yaml");
     fs::write(&path, WEB).unwrap();
     let (_commands, receiver) = mpsc::channel(1);
-    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver).await.unwrap();
+    let mut owner = Owner::open(root.path(), DirOptions::default(), receiver)
+        .await
+        .unwrap();
     fs::remove_file(&path).unwrap();
     let _writer = fs::File::create(&path).unwrap();
     note_all(&mut owner.watcher, &mut owner.pending).await;
@@ -100,8 +115,15 @@ async fn file_replaced_by_empty_one_with_events_lost_is_forgotten() {
     owner.work(false).await;
     assert_eq!(count(&owner), 1, "it may be written yet");
     for _ in 0..2 {
-        let due = owner.pending.deadline(Instant::now()).or(owner.emptied().map(|(_, until)| until).next());
-        advance(due.expect("it is read again later").duration_since(Instant::now())).await;
+        let due = owner
+            .pending
+            .deadline(Instant::now())
+            .or(owner.emptied().map(|(_, until)| until).next());
+        advance(
+            due.expect("it is read again later")
+                .duration_since(Instant::now()),
+        )
+        .await;
         owner.work(false).await;
     }
     assert_eq!(count(&owner), 0);
@@ -114,7 +136,9 @@ async fn missing_folder_is_looked_for_again_after_a_pause() {
     fs::create_dir(&root).unwrap();
     fs::write(root.join("web.yaml"), WEB).unwrap();
     let (_commands, receiver) = mpsc::channel(1);
-    let mut owner = Owner::open(&root, DirOptions::default(), receiver).await.unwrap();
+    let mut owner = Owner::open(&root, DirOptions::default(), receiver)
+        .await
+        .unwrap();
     fs::remove_dir_all(&root).unwrap();
     owner.work(true).await;
     assert_eq!(count(&owner), 1, "its last state stays");
@@ -122,7 +146,13 @@ async fn missing_folder_is_looked_for_again_after_a_pause() {
     // Nothing is due yet: the thread would never sleep.
     owner.work(false).await;
     assert_eq!(count(&owner), 1);
-    advance(owner.retry.expect("it is looked for again").duration_since(Instant::now())).await;
+    advance(
+        owner
+            .retry
+            .expect("it is looked for again")
+            .duration_since(Instant::now()),
+    )
+    .await;
     owner.work(false).await;
     assert_eq!((count(&owner), owner.retry), (0, None));
 }

@@ -8,8 +8,14 @@ fn path(name: &str) -> PathBuf {
 
 /// The plan as text.
 fn words(work: &ReadPlan) -> Vec<String> {
-    let complete = work.complete.iter().map(|path| format!("read {}", path.display()));
-    let overdue = work.overdue.iter().map(|path| format!("check {}", path.display()));
+    let complete = work
+        .complete
+        .iter()
+        .map(|path| format!("read {}", path.display()));
+    let overdue = work
+        .overdue
+        .iter()
+        .map(|path| format!("check {}", path.display()));
     let rescan = work.rescan.then(|| "rescan".to_owned());
     complete.chain(overdue).chain(rescan).collect()
 }
@@ -34,19 +40,35 @@ fn file_is_read_when_it_is_complete_and_not_before() {
     for (signals, at_once, later) in [
         (vec![Complete(path("a"))], vec!["read a"], vec![]),
         (vec![Written(path("a"))], vec![], vec![]),
-        (vec![Written(path("a")), Complete(path("a"))], vec!["read a"], vec![]),
+        (
+            vec![Written(path("a")), Complete(path("a"))],
+            vec!["read a"],
+            vec![],
+        ),
         (vec![Created(path("a")), Written(path("a"))], vec![], vec![]),
-        (vec![Created(path("a")), Complete(path("a"))], vec!["read a"], vec![]),
+        (
+            vec![Created(path("a")), Complete(path("a"))],
+            vec!["read a"],
+            vec![],
+        ),
         // A hard link: it is never closed.
         (vec![Created(path("a"))], vec![], vec!["check a"]),
         (vec![MetadataChanged(path("a"))], vec!["read a"], vec![]),
-        (vec![Written(path("a")), MetadataChanged(path("a"))], vec![], vec![]),
+        (
+            vec![Written(path("a")), MetadataChanged(path("a"))],
+            vec![],
+            vec![],
+        ),
     ] {
         let found = work(&signals);
         assert_eq!(found.0, at_once, "{signals:?}");
         assert_eq!(
             found.1,
-            if later.is_empty() { none.clone() } else { vec!["check a".to_owned()] },
+            if later.is_empty() {
+                none.clone()
+            } else {
+                vec!["check a".to_owned()]
+            },
             "{signals:?}"
         );
     }
@@ -55,8 +77,14 @@ fn file_is_read_when_it_is_complete_and_not_before() {
 #[test]
 fn removed_file_is_checked_after_the_grace_time() {
     let gone = Signal::Removed(path("a"));
-    assert_eq!(work(std::slice::from_ref(&gone)), (vec![], vec!["check a".to_owned()]));
-    assert_eq!(work(&[gone.clone(), Signal::Complete(path("a"))]), (vec!["read a".to_owned()], vec![]));
+    assert_eq!(
+        work(std::slice::from_ref(&gone)),
+        (vec![], vec!["check a".to_owned()])
+    );
+    assert_eq!(
+        work(&[gone.clone(), Signal::Complete(path("a"))]),
+        (vec!["read a".to_owned()], vec![])
+    );
     // vim: the new file exists, and is still being written when the grace time ends.
     let slow = [gone, Signal::Created(path("a")), Signal::Written(path("a"))];
     assert_eq!(work(&slow), (vec![], vec![]));
@@ -64,7 +92,10 @@ fn removed_file_is_checked_after_the_grace_time() {
 
 #[test]
 fn renamed_file_is_read_and_its_old_name_checked_in_one_go() {
-    let renamed = Signal::Renamed { from: path("a"), to: path("b") };
+    let renamed = Signal::Renamed {
+        from: path("a"),
+        to: path("b"),
+    };
     assert_eq!(work(&[renamed]).0, ["read b", "check a"]);
 }
 
@@ -72,7 +103,10 @@ fn renamed_file_is_read_and_its_old_name_checked_in_one_go() {
 fn file_removed_while_it_is_written_is_checked() {
     use Signal::{Complete, Created, Removed, Written};
     let check = vec!["check a".to_owned()];
-    for begin in [vec![Written(path("a"))], vec![Created(path("a")), Written(path("a"))]] {
+    for begin in [
+        vec![Written(path("a"))],
+        vec![Created(path("a")), Written(path("a"))],
+    ] {
         let removed: Vec<Signal> = begin.iter().cloned().chain([Removed(path("a"))]).collect();
         assert_eq!(work(&removed), (vec![], check.clone()), "{removed:?}");
         // Its writer closes what has no name any more: there is nothing to read, and its objects must go still.
@@ -150,13 +184,17 @@ fn file_removed_again_and_again_is_checked_after_the_first_grace_time() {
 #[test]
 fn file_being_written_moves_with_its_folder_or_is_forgotten() {
     let now = Instant::now();
-    for (to, expected) in [(Some("to"), [false, true, true]), (None, [false, false, true])] {
+    for (to, expected) in [
+        (Some("to"), [false, true, true]),
+        (None, [false, false, true]),
+    ] {
         let mut pending = Pending::default();
         for name in ["from/a", "other/a"] {
             pending.note(Signal::Written(path(name)), now);
         }
         pending.move_folder(Path::new("from"), to.map(Path::new));
-        let is_written = ["from/a", "to/a", "other/a"].map(|name| pending.is_being_written(&path(name)));
+        let is_written =
+            ["from/a", "to/a", "other/a"].map(|name| pending.is_being_written(&path(name)));
         assert_eq!(is_written, expected, "{to:?}");
     }
 }

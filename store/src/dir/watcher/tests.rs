@@ -30,31 +30,61 @@ async fn each_way_to_change_file_has_its_signal() {
 
     fs::write(at("a.yaml"), "x").unwrap();
     let a = at("a.yaml");
-    let written = [Signal::Created(a.clone()), Signal::Written(a.clone()), Signal::Complete(a.clone())];
+    let written = [
+        Signal::Created(a.clone()),
+        Signal::Written(a.clone()),
+        Signal::Complete(a.clone()),
+    ];
     assert_eq!(signals(&mut watcher).await, written);
 
     fs::rename(at("a.yaml"), at("b.yaml")).unwrap();
-    let renamed = Signal::Renamed { from: a, to: at("b.yaml") };
-    assert_eq!(signals(&mut watcher).await, [Signal::Removed(at("a.yaml")), renamed]);
+    let renamed = Signal::Renamed {
+        from: a,
+        to: at("b.yaml"),
+    };
+    assert_eq!(
+        signals(&mut watcher).await,
+        [Signal::Removed(at("a.yaml")), renamed]
+    );
 
     fs::rename(at("b.yaml"), at("b.yaml~")).unwrap();
-    assert_eq!(signals(&mut watcher).await, [Signal::Removed(at("b.yaml")), Signal::FoldersMayHaveChanged]);
+    assert_eq!(
+        signals(&mut watcher).await,
+        [Signal::Removed(at("b.yaml")), Signal::FoldersMayHaveChanged]
+    );
 
     fs::rename(at("b.yaml~"), at("c.yaml")).unwrap();
-    assert_eq!(signals(&mut watcher).await, [Signal::FoldersMayHaveChanged, Signal::Complete(at("c.yaml"))]);
+    assert_eq!(
+        signals(&mut watcher).await,
+        [
+            Signal::FoldersMayHaveChanged,
+            Signal::Complete(at("c.yaml"))
+        ]
+    );
 
     fs::hard_link(at("c.yaml"), at("d.yaml")).unwrap();
-    assert!(signals(&mut watcher).await.contains(&Signal::Complete(at("d.yaml"))));
+    assert!(
+        signals(&mut watcher)
+            .await
+            .contains(&Signal::Complete(at("d.yaml")))
+    );
 
     std::os::unix::fs::symlink("c.yaml", at("e.yaml")).unwrap();
     assert_eq!(signals(&mut watcher).await, [Signal::FoldersChanged]);
 
     fs::remove_file(at("d.yaml")).unwrap();
-    assert!(signals(&mut watcher).await.contains(&Signal::Removed(at("d.yaml"))));
+    assert!(
+        signals(&mut watcher)
+            .await
+            .contains(&Signal::Removed(at("d.yaml")))
+    );
 
     fs::create_dir(at("sub")).unwrap();
     fs::remove_dir(at("sub")).unwrap();
-    assert_eq!(signals(&mut watcher).await, [Signal::FoldersChanged, Signal::FoldersMayHaveChanged]);
+    assert_eq!(
+        signals(&mut watcher).await,
+        [Signal::FoldersChanged, Signal::FoldersMayHaveChanged]
+    );
 }
 
 #[tokio::test]
@@ -76,9 +106,17 @@ async fn folder_itself_and_link_in_its_place_are_noticed() {
     fs::create_dir(&root).unwrap();
     let mut watcher = watcher(&root);
     fs::create_dir(outer.path().join("other")).unwrap();
-    assert_eq!(signals(&mut watcher).await, [], "its neighbours do not matter");
+    assert_eq!(
+        signals(&mut watcher).await,
+        [],
+        "its neighbours do not matter"
+    );
     fs::rename(&root, outer.path().join("old")).unwrap();
-    assert!(signals(&mut watcher).await.contains(&Signal::FoldersMayHaveChanged));
+    assert!(
+        signals(&mut watcher)
+            .await
+            .contains(&Signal::FoldersMayHaveChanged)
+    );
     std::os::unix::fs::symlink("other", &root).unwrap();
     assert_eq!(signals(&mut watcher).await, [Signal::FoldersMayHaveChanged]);
 }

@@ -20,18 +20,28 @@ impl History {
             return;
         }
         self.revision += 1;
-        let mut pair =
-            PbKeyValue { key: vec![b'/', key], mod_revision: self.revision, ..PbKeyValue::default() };
+        let mut pair = PbKeyValue {
+            key: vec![b'/', key],
+            mod_revision: self.revision,
+            ..PbKeyValue::default()
+        };
         if !is_deleted {
             pair.version = before.as_ref().map_or(1, |before| before.version + 1);
             pair.create_revision = before.map_or(self.revision, |before| before.create_revision);
             self.pairs.insert(key, pair.clone());
         }
-        self.events.push(PbEvent { r#type: DELETE * i32::from(is_deleted), kv: Some(pair), prev_kv: None });
+        self.events.push(PbEvent {
+            r#type: DELETE * i32::from(is_deleted),
+            kv: Some(pair),
+            prev_kv: None,
+        });
     }
 
     fn of(writes: &[(u8, bool)]) -> Self {
-        let mut history = Self { revision: 1, ..Self::default() };
+        let mut history = Self {
+            revision: 1,
+            ..Self::default()
+        };
         for (key, is_deleted) in writes {
             history.write(*key, *is_deleted);
         }
@@ -72,9 +82,16 @@ fn deliver(keys: &mut KnownKeys, events: &[PbEvent]) -> Result<(), StoreError> {
 
 /// What is said of the last of some events, after a list before the first.
 fn said_of(writes: &[(u8, bool)], change: impl Fn(&mut Vec<PbEvent>)) -> Option<Inconsistency> {
-    let (known, before) = (KnownPrefixes::default(), History::of(&[(1, false), (2, false), (3, false)]));
+    let (known, before) = (
+        KnownPrefixes::default(),
+        History::of(&[(1, false), (2, false), (3, false)]),
+    );
     before.list(&known).unwrap();
-    let all: Vec<(u8, bool)> = [(1, false), (2, false), (3, false)].iter().chain(writes).copied().collect();
+    let all: Vec<(u8, bool)> = [(1, false), (2, false), (3, false)]
+        .iter()
+        .chain(writes)
+        .copied()
+        .collect();
     let mut events = History::of(&all).events.split_off(3);
     change(&mut events);
     match deliver(&mut known.take("/", before.revision), &events) {
@@ -105,14 +122,30 @@ fn change_that_does_not_continue_its_key_is_found() {
         (&[(1, DELETED), (2, PUT)], lost, None),
         (&[(4, PUT), (4, PUT)], lost, Some(Version)),
         (&[(4, PUT), (4, DELETED)], lost, Some(Version)),
-        (&[(1, DELETED), (1, PUT), (1, PUT)], |events| drop(events.drain(..2)), Some(Version)),
+        (
+            &[(1, DELETED), (1, PUT), (1, PUT)],
+            |events| drop(events.drain(..2)),
+            Some(Version),
+        ),
         (&[(1, PUT), (2, PUT)], swapped, Some(Order)),
         (&[(1, PUT), (2, PUT)], twice, Some(Order)),
         (&[(1, PUT)], twice, Some(Order)),
         (&[(1, DELETED)], twice, Some(Order)),
-        (&[(1, PUT)], |events| pair(events).version = 1, Some(Version)),
-        (&[(1, PUT)], |events| pair(events).create_revision = 9, Some(Version)),
-        (&[(1, PUT)], |events| pair(events).mod_revision = 3, Some(Order)),
+        (
+            &[(1, PUT)],
+            |events| pair(events).version = 1,
+            Some(Version),
+        ),
+        (
+            &[(1, PUT)],
+            |events| pair(events).create_revision = 9,
+            Some(Version),
+        ),
+        (
+            &[(1, PUT)],
+            |events| pair(events).mod_revision = 3,
+            Some(Order),
+        ),
     ];
     for (number, (writes, change, expected)) in cases.into_iter().enumerate() {
         assert_eq!(said_of(writes, change), expected, "case {number}");
@@ -128,7 +161,9 @@ fn change_not_after_reported_progress_is_found() {
     let events = History::of(&[(1, PUT), (1, PUT)]).events.split_off(1);
     assert!(keys.check_order(&events).is_err());
     // The first may be of the revision at which the watch began.
-    let events = History::of(&[(1, PUT), (2, PUT), (3, PUT)]).events.split_off(2);
+    let events = History::of(&[(1, PUT), (2, PUT), (3, PUT)])
+        .events
+        .split_off(2);
     assert!(keys.check_order(&events).is_ok());
 }
 
@@ -138,12 +173,30 @@ fn list_below_what_was_known_is_refused_once() {
     let new = History::of(&[(1, PUT), (1, PUT)]);
     new.list(&known).unwrap();
     let is_old = |listed: Result<(), StoreError>| {
-        matches!(listed, Err(StoreError::Inconsistent { inconsistency: Inconsistency::OldList, .. }))
+        matches!(
+            listed,
+            Err(StoreError::Inconsistent {
+                inconsistency: Inconsistency::OldList,
+                ..
+            })
+        )
     };
     // Its key is older than it was, whatever the list says of itself.
-    assert!(is_old(History { revision: 9, ..History::of(&[(1, PUT)]) }.list(&known)));
+    assert!(is_old(
+        History {
+            revision: 9,
+            ..History::of(&[(1, PUT)])
+        }
+        .list(&known)
+    ));
     assert!(is_old(old.list(&known)));
-    assert!(matches!(old.list(&known), Err(StoreError::Rewound { requested: 3, newest: 2 })));
+    assert!(matches!(
+        old.list(&known),
+        Err(StoreError::Rewound {
+            requested: 3,
+            newest: 2
+        })
+    ));
     old.list(&known).expect("it was restored");
     new.list(&known).unwrap();
     assert!(is_old(old.list(&known)));
@@ -155,7 +208,13 @@ fn list_below_what_was_known_is_refused_once() {
 
 #[test]
 fn page_with_other_keys_than_it_says_is_found() {
-    let page = |from, limit, count, has_more| ListPage { from, limit, count, revision: 9, has_more };
+    let page = |from, limit, count, has_more| ListPage {
+        from,
+        limit,
+        count,
+        revision: 9,
+        has_more,
+    };
     for (said, keys, is_consistent) in [
         (page(b"/", 5, 3, false), 3, true),
         (page(b"/", 3, 3, false), 3, true),
@@ -166,10 +225,17 @@ fn page_with_other_keys_than_it_says_is_found() {
         (page(b"/", 2, 3, true), 3, false),
     ] {
         let mut list = KnownPrefixes::default().begin_list("/");
-        assert_eq!(list.begin_page(said, keys).is_ok(), is_consistent, "{said:?} {keys}");
+        assert_eq!(
+            list.begin_page(said, keys).is_ok(),
+            is_consistent,
+            "{said:?} {keys}"
+        );
     }
     // Two pages with a key between them that neither has.
-    let (known, mut list) = (KnownPrefixes::default(), KnownPrefixes::default().begin_list("/"));
+    let (known, mut list) = (
+        KnownPrefixes::default(),
+        KnownPrefixes::default().begin_list("/"),
+    );
     list.begin_page(page(b"/", 2, 5, true), 2).unwrap();
     list.begin_page(page(b"/c", 5, 2, false), 2).unwrap();
     assert!(known.end_list("/", list).is_err());
@@ -189,7 +255,12 @@ fn keys_beyond_the_limit_are_not_known() {
             version: 1,
             ..PbKeyValue::default()
         };
-        keys.follow(&PbEvent { r#type: 0, kv: Some(kv), prev_kv: None }).unwrap();
+        keys.follow(&PbEvent {
+            r#type: 0,
+            kv: Some(kv),
+            prev_kv: None,
+        })
+        .unwrap();
     }
     assert_eq!((keys.states.len(), keys.is_complete), (1, false));
 }

@@ -12,12 +12,18 @@ fn put(key: &str, revision: i64, value: &str) -> PbEvent {
         version: 1,
         lease: 0,
     };
-    PbEvent { r#type: 0, kv: Some(kv), prev_kv: None }
+    PbEvent {
+        r#type: 0,
+        kv: Some(kv),
+        prev_kv: None,
+    }
 }
 
 /// The events `/2` to `/5`, each of its revision.
 fn history() -> Vec<PbEvent> {
-    (2..6).map(|revision| put(&format!("/{revision}"), revision, "1")).collect()
+    (2..6)
+        .map(|revision| put(&format!("/{revision}"), revision, "1"))
+        .collect()
 }
 
 /// What is found if these were delivered, up to `reached`, and the history has those; `waited` is how long the reader has waited
@@ -38,7 +44,9 @@ fn found(
         window.start_waiting(now - waited);
     }
     let mut replay = window.begin_replay();
-    let compared = history.iter().try_for_each(|event| window.compare(&mut replay, event));
+    let compared = history
+        .iter()
+        .try_for_each(|event| window.compare(&mut replay, event));
     let compared = compared.and_then(|()| window.end_replay(replay, now - Duration::from_secs(5)));
     compared.map(|()| window).map_err(|error| match error {
         StoreError::Inconsistent { inconsistency, .. } => inconsistency,
@@ -75,9 +83,18 @@ async fn difference_from_the_history_is_found() {
         (&all[..3].to_vec(), 4, LONG, Missed),
         (&altered, 5, SHORT, Altered),
         (&deleted, 5, SHORT, Altered),
-        (&[all.clone(), vec![put("/x", 4, "1")]].concat(), 5, SHORT, NotInHistory),
+        (
+            &[all.clone(), vec![put("/x", 4, "1")]].concat(),
+            5,
+            SHORT,
+            NotInHistory,
+        ),
     ] {
-        assert_eq!(found(delivered, reached, &all, waited).err(), Some(expected), "{delivered:?}");
+        assert_eq!(
+            found(delivered, reached, &all, waited).err(),
+            Some(expected),
+            "{delivered:?}"
+        );
     }
 }
 

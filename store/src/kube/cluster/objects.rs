@@ -57,7 +57,10 @@ struct Metadata {
 
 impl From<NodeObject> for Node {
     fn from(NodeObject { metadata }: NodeObject) -> Self {
-        Self { system: metadata.labels.get("kubernetes.io/os").cloned(), name: metadata.name }
+        Self {
+            system: metadata.labels.get("kubernetes.io/os").cloned(),
+            name: metadata.name,
+        }
     }
 }
 
@@ -134,16 +137,25 @@ struct Stopped {
 
 impl From<PodObject> for Pod {
     fn from(object: PodObject) -> Self {
-        let PodObject { metadata, spec, status } = object;
+        let PodObject {
+            metadata,
+            spec,
+            status,
+        } = object;
         let (state, reason) = match metadata.deleted {
             Some(_) => ("Terminating".to_owned(), None),
             None => status.state(),
         };
-        let ports = spec.containers.iter().flat_map(|container| &container.ports);
+        let ports = spec
+            .containers
+            .iter()
+            .flat_map(|container| &container.ports);
         Self {
             state,
             reason,
-            ports: ports.map(|port| (port.name.clone(), port.container_port)).collect(),
+            ports: ports
+                .map(|port| (port.name.clone(), port.container_port))
+                .collect(),
             node: spec.node(),
             namespace: metadata.namespace,
             name: metadata.name,
@@ -156,10 +168,13 @@ impl PodSpec {
     fn node(&self) -> Option<String> {
         let scheduled = self.node_name.clone().filter(|name| !name.is_empty());
         scheduled.or_else(|| {
-            let required = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
+            let required =
+                "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
             let field = self.affinity.pointer(required)?.pointer("/matchFields/0")?;
             let is_name = field["key"] == "metadata.name" && field["operator"] == "In";
-            is_name.then(|| field["values"][0].as_str().map(str::to_owned)).flatten()
+            is_name
+                .then(|| field["values"][0].as_str().map(str::to_owned))
+                .flatten()
         })
     }
 }
@@ -167,11 +182,27 @@ impl PodSpec {
 impl PodStatus {
     /// The state, and the reason if there is one: that of a container before that of the pod, as kubectl prints it.
     fn state(&self) -> (String, Option<String>) {
-        for container in self.init_container_statuses.iter().chain(&self.container_statuses) {
-            let ContainerState { waiting, terminated } = &container.state;
-            let is_done = terminated.as_ref().is_some_and(|ended| ended.exit_code == Some(0));
-            let stopped = waiting.as_ref().or(terminated.as_ref().filter(|_| !is_done));
-            if let Some(Stopped { reason: Some(state), message, .. }) = stopped {
+        for container in self
+            .init_container_statuses
+            .iter()
+            .chain(&self.container_statuses)
+        {
+            let ContainerState {
+                waiting,
+                terminated,
+            } = &container.state;
+            let is_done = terminated
+                .as_ref()
+                .is_some_and(|ended| ended.exit_code == Some(0));
+            let stopped = waiting
+                .as_ref()
+                .or(terminated.as_ref().filter(|_| !is_done));
+            if let Some(Stopped {
+                reason: Some(state),
+                message,
+                ..
+            }) = stopped
+            {
                 let reason = message.clone().or_else(|| container.last_state.exit());
                 return (state.clone(), reason);
             }
@@ -179,20 +210,45 @@ impl PodStatus {
         if self.phase == RUNNING {
             return (RUNNING.to_owned(), None);
         }
-        let mut unmet = self.conditions.iter().filter(|condition| condition.status != "True");
-        let reason = self.message.clone().or_else(|| unmet.find_map(|it| it.message.clone()));
-        let phase = if self.phase.is_empty() { "Unknown" } else { &self.phase };
-        (self.reason.clone().unwrap_or_else(|| phase.to_owned()), reason)
+        let mut unmet = self
+            .conditions
+            .iter()
+            .filter(|condition| condition.status != "True");
+        let reason = self
+            .message
+            .clone()
+            .or_else(|| unmet.find_map(|it| it.message.clone()));
+        let phase = if self.phase.is_empty() {
+            "Unknown"
+        } else {
+            &self.phase
+        };
+        (
+            self.reason.clone().unwrap_or_else(|| phase.to_owned()),
+            reason,
+        )
     }
 }
 
 impl ContainerState {
     /// How it ended the last time.
     fn exit(&self) -> Option<String> {
-        let Stopped { reason, message, exit_code } = self.terminated.as_ref()?;
+        let Stopped {
+            reason,
+            message,
+            exit_code,
+        } = self.terminated.as_ref()?;
         let code = exit_code.map(|code| format!("exit code {code}"));
-        let parts = [reason.clone(), code, message.clone().map(|text| text.trim().to_owned())];
-        let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+        let parts = [
+            reason.clone(),
+            code,
+            message.clone().map(|text| text.trim().to_owned()),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .flatten()
+            .filter(|part| !part.is_empty())
+            .collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
@@ -204,14 +260,14 @@ mod tests {
     use super::*;
 
     fn pod(spec: &Value, status: &Value) -> Pod {
-        let object =
-            json!({"metadata": {"name": "a", "namespace": "contiv"}, "spec": spec, "status": status});
+        let object = json!({"metadata": {"name": "a", "namespace": "contiv"}, "spec": spec, "status": status});
         serde_json::from_value::<PodObject>(object).unwrap().into()
     }
 
     #[test]
     fn pod_that_runs_has_node_and_named_ports() {
-        let containers = json!([{"ports": [{"name": "debug", "containerPort": 9999}, {"containerPort": 1}]}]);
+        let containers =
+            json!([{"ports": [{"name": "debug", "containerPort": 9999}, {"containerPort": 1}]}]);
         let it = pod(
             &json!({"nodeName": "n1", "containers": containers}),
             &json!({"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}),
@@ -234,7 +290,11 @@ mod tests {
             {"state": {"terminated": {"reason": "Completed", "exitCode": 0}}},
         ]});
         for (status, state, reason) in [
-            (waiting, "CrashLoopBackOff", Some("Error, exit code 2, store: bad")),
+            (
+                waiting,
+                "CrashLoopBackOff",
+                Some("Error, exit code 2, store: bad"),
+            ),
             (unschedulable, "Pending", Some("0/3 nodes are available")),
             (evicted, "Evicted", Some("low on memory")),
             (initialised, "Running", None),
@@ -250,7 +310,8 @@ mod tests {
     fn pod_of_daemon_set_names_the_node_it_waits_for() {
         let field = json!({"key": "metadata.name", "operator": "In", "values": ["n2"]});
         let terms = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
-        let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+        let affinity =
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
         let waiting = pod(&json!({"affinity": affinity}), &json!({"phase": "Pending"}));
         assert_eq!(waiting.node.as_deref(), Some("n2"));
         assert_eq!(pod(&json!({}), &json!({})).node, None);

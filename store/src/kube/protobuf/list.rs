@@ -83,9 +83,15 @@ impl ListSplitter {
                 return Ok(None);
             }
             self.has_begun = bytes.starts_with(MAGIC);
-            return if self.has_begun { Ok(Some(MAGIC.len())) } else { Err(NO_LIST.to_owned()) };
+            return if self.has_begun {
+                Ok(Some(MAGIC.len()))
+            } else {
+                Err(NO_LIST.to_owned())
+            };
         }
-        let Some(Field { number, start, end }) = field(bytes)? else { return Ok(None) };
+        let Some(Field { number, start, end }) = field(bytes)? else {
+            return Ok(None);
+        };
         if self.rest_of_list.is_none() && number == RAW {
             self.rest_of_list = Some(end - start).filter(|rest| *rest > 0);
             return Ok(Some(start));
@@ -93,20 +99,25 @@ impl ListSplitter {
         if end - start > MAX_FIELD_SIZE {
             return Err(format!("one object is larger than {MAX_FIELD_SIZE} bytes"));
         }
-        let Some(content) = bytes.get(start..end) else { return Ok(None) };
+        let Some(content) = bytes.get(start..end) else {
+            return Ok(None);
+        };
         if let Some(rest) = self.rest_of_list {
             let rest = rest.checked_sub(end).ok_or(NO_LIST)?;
             self.rest_of_list = Some(rest).filter(|rest| *rest > 0);
             match number {
                 METADATA => {
-                    let metadata = ListMetadata::decode(content).map_err(|error| error.to_string())?;
+                    let metadata =
+                        ListMetadata::decode(content).map_err(|error| error.to_string())?;
                     self.metadata = Some(metadata);
                 }
                 ITEMS => show(content)?,
                 _ => {}
             }
         } else if number == TYPE {
-            self.kind = TypeMeta::decode(content).map_err(|error| error.to_string())?.kind;
+            self.kind = TypeMeta::decode(content)
+                .map_err(|error| error.to_string())?
+                .kind;
         }
         Ok(Some(end))
     }
@@ -126,12 +137,23 @@ impl ListSplitter {
 /// The field at the beginning; none if its tag or length is not complete.
 fn field(bytes: &[u8]) -> Result<Option<Field>, String> {
     let mut rest = bytes;
-    let (Ok(tag), Ok(len)) = (decode_length_delimiter(&mut rest), decode_length_delimiter(&mut rest)) else {
-        return if bytes.len() < 2 * MAX_VARINT_SIZE { Ok(None) } else { Err(NO_LIST.to_owned()) };
+    let (Ok(tag), Ok(len)) = (
+        decode_length_delimiter(&mut rest),
+        decode_length_delimiter(&mut rest),
+    ) else {
+        return if bytes.len() < 2 * MAX_VARINT_SIZE {
+            Ok(None)
+        } else {
+            Err(NO_LIST.to_owned())
+        };
     };
     let start = bytes.len() - rest.len();
     match start.checked_add(len) {
-        Some(end) if tag & 7 == LENGTH_DELIMITED => Ok(Some(Field { number: tag >> 3, start, end })),
+        Some(end) if tag & 7 == LENGTH_DELIMITED => Ok(Some(Field {
+            number: tag >> 3,
+            start,
+            end,
+        })),
         _ => Err(NO_LIST.to_owned()),
     }
 }

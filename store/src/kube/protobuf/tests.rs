@@ -9,13 +9,21 @@ use super::*;
 use crate::kube::object::receive;
 
 const LISTS: [(Kind, &[u8], &str); 3] = [
-    (Kind::Service, include_bytes!("testdata/services.protobuf"), include_str!("testdata/services.json")),
+    (
+        Kind::Service,
+        include_bytes!("testdata/services.protobuf"),
+        include_str!("testdata/services.json"),
+    ),
     (
         Kind::EndpointSlice,
         include_bytes!("testdata/endpointslices.protobuf"),
         include_str!("testdata/endpointslices.json"),
     ),
-    (Kind::Node, include_bytes!("testdata/nodes.protobuf"), include_str!("testdata/nodes.json")),
+    (
+        Kind::Node,
+        include_bytes!("testdata/nodes.protobuf"),
+        include_str!("testdata/nodes.json"),
+    ),
 ];
 
 const WATCHES: [(Kind, &[u8], &str); 3] = [
@@ -29,7 +37,11 @@ const WATCHES: [(Kind, &[u8], &str); 3] = [
         include_bytes!("testdata/endpointslices-watch.protobuf"),
         include_str!("testdata/endpointslices-watch.json"),
     ),
-    (Kind::Node, include_bytes!("testdata/nodes-watch.protobuf"), include_str!("testdata/nodes-watch.json")),
+    (
+        Kind::Node,
+        include_bytes!("testdata/nodes-watch.protobuf"),
+        include_str!("testdata/nodes-watch.json"),
+    ),
 ];
 
 fn split<'a>(
@@ -58,12 +70,16 @@ fn lists_of_a_real_server_are_the_same_in_both_forms() {
     for (kind, list, json) in LISTS {
         let (items, metadata) = split(kind, [list]).unwrap();
         let json: Value = serde_json::from_str(json).unwrap();
-        assert_eq!(metadata.resource_version, json["metadata"]["resourceVersion"]);
+        assert_eq!(
+            metadata.resource_version,
+            json["metadata"]["resourceVersion"]
+        );
         let expected = json["items"].as_array().unwrap();
         assert!(!expected.is_empty());
         // The cache of the server has no order.
-        let kept_of_all =
-            |items: Vec<String>| -> BTreeSet<String> { items.iter().map(|item| kept(kind, item)).collect() };
+        let kept_of_all = |items: Vec<String>| -> BTreeSet<String> {
+            items.iter().map(|item| kept(kind, item)).collect()
+        };
         let expected = expected.iter().map(ToString::to_string).collect();
         assert_eq!(kept_of_all(items), kept_of_all(expected));
     }
@@ -81,7 +97,10 @@ fn watches_of_a_real_server_are_the_same_in_both_forms() {
         }
         for line in lines.lines() {
             let event: Value = serde_json::from_str(line).unwrap();
-            expected.push((event["type"].as_str().unwrap().to_owned(), event["object"].to_string()));
+            expected.push((
+                event["type"].as_str().unwrap().to_owned(),
+                event["object"].to_string(),
+            ));
         }
         assert_eq!(events.len(), expected.len());
         let names = |events: &[(String, String)]| {
@@ -109,7 +128,8 @@ fn bookmark_has_a_version() {
     let mut bookmarks = 0;
     while let Some((size, rest)) = frames.split_first_chunk() {
         let (frame, rest) = rest.split_at(u32::from_be_bytes(*size) as usize);
-        let (event, json) = event_to_json(Kind::Service, bytes::Bytes::copy_from_slice(frame)).unwrap();
+        let (event, json) =
+            event_to_json(Kind::Service, bytes::Bytes::copy_from_slice(frame)).unwrap();
         if event == "BOOKMARK" {
             let version = crate::kube::object::version_of(&json).unwrap();
             assert!(version.parse::<i64>().unwrap() > 0, "{version}");
@@ -125,9 +145,16 @@ fn errors_of_a_real_server_are_read() {
     let status = |json: &str| serde_json::from_str::<kube::core::Status>(json).unwrap();
     let bad = status(&status_to_json(include_bytes!("testdata/error.protobuf")).unwrap());
     assert_eq!((bad.code, bad.reason.as_str()), (400, "BadRequest"));
-    assert!(bad.message.contains("continue key is not valid"), "{}", bad.message);
+    assert!(
+        bad.message.contains("continue key is not valid"),
+        "{}",
+        bad.message
+    );
     let too_new = status(&status_to_json(include_bytes!("testdata/too-new.protobuf")).unwrap());
-    assert_eq!(too_new.details.unwrap().causes[0].reason, "ResourceVersionTooLarge");
+    assert_eq!(
+        too_new.details.unwrap().causes[0].reason,
+        "ResourceVersionTooLarge"
+    );
     let frame = &include_bytes!("testdata/expired-watch.protobuf")[4..];
     let (event, json) = event_to_json(Kind::Service, bytes::Bytes::from_static(frame)).unwrap();
     assert_eq!((event.as_str(), status(&json).code), ("ERROR", 410));
@@ -139,11 +166,17 @@ fn list_that_is_cut_off_or_no_list_is_an_error() {
     let list = LISTS[0].1;
     // After the list come two empty fields of two bytes each.
     for end in 0..list.len() - 4 {
-        assert!(split(Kind::Service, [&list[..end]]).is_err(), "{end} of {} bytes", list.len());
+        assert!(
+            split(Kind::Service, [&list[..end]]).is_err(),
+            "{end} of {} bytes",
+            list.len()
+        );
     }
-    for text in
-        [&b"{\"items\":[]}"[..], b"k8s\0\x08\x01", b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
-    {
+    for text in [
+        &b"{\"items\":[]}"[..],
+        b"k8s\0\x08\x01",
+        b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    ] {
         assert!(split(Kind::Service, [text]).is_err(), "{text:?}");
     }
     assert!(split(Kind::Pod, [list]).is_err(), "no type that is read");

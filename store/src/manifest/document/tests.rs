@@ -41,7 +41,10 @@ fn separator_lookalike_separates_nothing() {
 
 #[test]
 fn json_objects_that_follow_each_other_are_documents() {
-    let expected = vec![Ok(Some(json!({"a": {"x": "}{"}}))), Ok(Some(json!({"b": [2]})))];
+    let expected = vec![
+        Ok(Some(json!({"a": {"x": "}{"}}))),
+        Ok(Some(json!({"b": [2]}))),
+    ];
     for text in [
         "{\"a\":{\"x\":\"}{\"}}\n{\"b\":[2]}\n",
         "{\"a\":{\"x\":\"}{\"}}{\"b\":[2]}",
@@ -58,10 +61,25 @@ fn json_objects_that_follow_each_other_are_documents() {
 fn broken_json_line_is_named_and_lines_around_it_are_read() {
     let documents = read("{\"a\":1}\n{\"b\":2\n{\"c\":3}\n{\"d\":4}\n");
     let good = [json!({"a": 1}), json!({"c": 3}), json!({"d": 4})];
-    assert_eq!(documents.iter().filter_map(|it| it.clone().ok()?).collect::<Vec<_>>(), good);
+    assert_eq!(
+        documents
+            .iter()
+            .filter_map(|it| it.clone().ok()?)
+            .collect::<Vec<_>>(),
+        good
+    );
     let error = documents[1].clone().unwrap_err();
-    assert!(error.contains("line 2") || error.contains("line 3"), "{error}");
-    assert_eq!(read("{\"a\":1}, {\"b\":2}").iter().filter(|it| it.is_err()).count(), 1);
+    assert!(
+        error.contains("line 2") || error.contains("line 3"),
+        "{error}"
+    );
+    assert_eq!(
+        read("{\"a\":1}, {\"b\":2}")
+            .iter()
+            .filter(|it| it.is_err())
+            .count(),
+        1
+    );
 }
 
 #[test]
@@ -77,14 +95,16 @@ fn broken_document_is_named_with_its_line_and_others_are_read() {
     let documents = read("a: 1\n---\nb: 2\nc: [\n---\nd: 4\n");
     assert_eq!(documents[0], Ok(Some(json!({"a": 1}))));
     let error = documents[1].clone().unwrap_err();
-    assert!(error.contains("line 4") || error.contains("line 5"), "{error}");
+    assert!(
+        error.contains("line 4") || error.contains("line 5"),
+        "{error}"
+    );
     assert_eq!(documents[2], Ok(Some(json!({"d": 4}))));
 }
 
 #[test]
 fn quoted_scalar_is_text_and_unquoted_has_its_type() {
-    let text =
-        r#"{q: "80", s: '1', n: 80, f: 1.5, t: true, y: yes, on: "on", e: null, tilde: ~, o: 0o17, v: v1.0}"#;
+    let text = r#"{q: "80", s: '1', n: 80, f: 1.5, t: true, y: yes, on: "on", e: null, tilde: ~, o: 0o17, v: v1.0}"#;
     let expected = json!({"q": "80", "s": "1", "n": 80, "f": 1.5, "t": true, "y": "yes", "on": "on", "e": null,
         "tilde": null, "o": 15, "v": "v1.0"});
     assert_eq!(value(text), expected);
@@ -92,8 +112,12 @@ fn quoted_scalar_is_text_and_unquoted_has_its_type() {
 
 #[test]
 fn json_is_read_with_its_tabs_and_escapes() {
-    let text = "{\n\t\"a\": \"\\u00e4\\/\\ud83d\\ude00\\n\",\n\t\"b\": [1,2, -3, 1e3],\"c\":{}\n}\n";
-    assert_eq!(value(text), json!({"a": "ä/😀\n", "b": [1, 2, -3, 1000.0], "c": {}}));
+    let text =
+        "{\n\t\"a\": \"\\u00e4\\/\\ud83d\\ude00\\n\",\n\t\"b\": [1,2, -3, 1e3],\"c\":{}\n}\n";
+    assert_eq!(
+        value(text),
+        json!({"a": "ä/😀\n", "b": [1, 2, -3, 1000.0], "c": {}})
+    );
 }
 
 #[test]
@@ -107,7 +131,10 @@ fn anchors_and_merge_keys_are_resolved() {
 #[test]
 fn key_given_twice_is_error() {
     let error = read("a: 1\nb: {c: 1, c: 2}\n")[0].clone().unwrap_err();
-    assert!(error.contains("duplicate") && error.contains("line 2"), "{error}");
+    assert!(
+        error.contains("duplicate") && error.contains("line 2"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use contiv_proto::{address::without_leading_zeros, message::endpointslice::endpoint_slice as wire};
+use contiv_proto::{
+    address::without_leading_zeros, message::endpointslice::endpoint_slice as wire,
+};
 use serde::{Deserialize, Serialize};
 
 use super::super::{check::Check, reference::ObjectReference};
@@ -51,21 +53,34 @@ struct Hint {
 }
 
 impl Endpoint {
-    pub(super) fn into_message(self, i: usize, address_type: &str, check: &mut Check) -> wire::Endpoint {
+    pub(super) fn into_message(
+        self,
+        i: usize,
+        address_type: &str,
+        check: &mut Check,
+    ) -> wire::Endpoint {
         if self.addresses.is_empty() {
-            check
-                .leave_out(format_args!("endpoints[{i}].addresses"), "missing; an endpoint needs an address");
+            check.leave_out(
+                format_args!("endpoints[{i}].addresses"),
+                "missing; an endpoint needs an address",
+            );
         }
         for (j, address) in self.addresses.iter().enumerate() {
             check_family(i, j, address, address_type, check);
         }
         wire::Endpoint {
             addresses: self.addresses,
-            conditions: self.conditions.map(|Conditions { ready, serving, terminating }| wire::Conditions {
-                ready,
-                serving,
-                terminating,
-            }),
+            conditions: self.conditions.map(
+                |Conditions {
+                     ready,
+                     serving,
+                     terminating,
+                 }| wire::Conditions {
+                    ready,
+                    serving,
+                    terminating,
+                },
+            ),
             host_name: self.hostname,
             node_name: self.node_name,
             zone: self.zone,
@@ -81,9 +96,19 @@ impl Endpoint {
         let hint = |name| Hint { name };
         Self {
             addresses: message.addresses,
-            conditions: message.conditions.map(|wire::Conditions { ready, serving, terminating }| {
-                Conditions { ready, serving, terminating }
-            }),
+            conditions: message.conditions.map(
+                |wire::Conditions {
+                     ready,
+                     serving,
+                     terminating,
+                 }| {
+                    Conditions {
+                        ready,
+                        serving,
+                        terminating,
+                    }
+                },
+            ),
             hostname: message.host_name,
             node_name: message.node_name,
             zone: message.zone,
@@ -98,8 +123,9 @@ impl Endpoint {
 
 fn check_family(i: usize, j: usize, address: &str, address_type: &str, check: &mut Check) {
     let field = format_args!("endpoints[{i}].addresses[{j}]");
-    let family =
-        without_leading_zeros(address).parse::<IpAddr>().map(|address| address.to_canonical().is_ipv4());
+    let family = without_leading_zeros(address)
+        .parse::<IpAddr>()
+        .map(|address| address.to_canonical().is_ipv4());
     let is_right = match address_type {
         "IPv4" => family == Ok(true),
         "IPv6" => family == Ok(false),
@@ -109,6 +135,9 @@ fn check_family(i: usize, j: usize, address: &str, address_type: &str, check: &m
     if is_right {
         check.routable_address(field, address);
     } else {
-        check.leave_out(field, format!("{address:?} is not an address of the slice's type, {address_type}"));
+        check.leave_out(
+            field,
+            format!("{address:?} is not an address of the slice's type, {address_type}"),
+        );
     }
 }

@@ -58,23 +58,43 @@ const TYPES: [(&str, Type); 5] = [
 ];
 
 /// The addresses of known types. Kubernetes allows others, and Contiv's reflector drops them too.
-pub(super) fn addresses_to_message(addresses: Vec<Address>, check: &mut Check) -> Vec<wire::NodeAddress> {
+pub(super) fn addresses_to_message(
+    addresses: Vec<Address>,
+    check: &mut Check,
+) -> Vec<wire::NodeAddress> {
     let mut known = Vec::new();
-    for (i, Address { address_type, address }) in addresses.into_iter().enumerate() {
-        let Some((_, r#type)) = TYPES.into_iter().find(|(word, _)| *word == address_type) else { continue };
+    for (
+        i,
+        Address {
+            address_type,
+            address,
+        },
+    ) in addresses.into_iter().enumerate()
+    {
+        let Some((_, r#type)) = TYPES.into_iter().find(|(word, _)| *word == address_type) else {
+            continue;
+        };
         if matches!(r#type, Type::NodeExternalIp | Type::NodeInternalIp) {
             check.address(format_args!("status.addresses[{i}].address"), &address);
         }
-        known.push(wire::NodeAddress { r#type: r#type.into(), address });
+        known.push(wire::NodeAddress {
+            r#type: r#type.into(),
+            address,
+        });
     }
     known
 }
 
 impl Address {
     pub(super) fn from_message(message: wire::NodeAddress) -> Self {
-        let word =
-            TYPES.into_iter().find(|(_, known)| *known == message.r#type()).map_or("", |(word, _)| word);
-        Self { address_type: word.to_owned(), address: message.address }
+        let word = TYPES
+            .into_iter()
+            .find(|(_, known)| *known == message.r#type())
+            .map_or("", |(word, _)| word);
+        Self {
+            address_type: word.to_owned(),
+            address: message.address,
+        }
     }
 }
 

@@ -16,7 +16,10 @@ pub(super) struct Container {
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-#[expect(clippy::struct_field_names, reason = "the names are those of Kubernetes")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names are those of Kubernetes"
+)]
 struct Port {
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
@@ -29,7 +32,10 @@ struct Port {
     protocol: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde calls"
+)]
 fn is_zero(number: &i64) -> bool {
     *number == 0
 }
@@ -37,30 +43,43 @@ fn is_zero(number: &i64) -> bool {
 impl Container {
     pub(super) fn into_message(self, i: usize, check: &mut Check) -> wire::Container {
         let port = |(j, port): (usize, Port)| port.into_message(i, j, check);
-        wire::Container { name: self.name, port: self.ports.into_iter().enumerate().map(port).collect() }
+        wire::Container {
+            name: self.name,
+            port: self.ports.into_iter().enumerate().map(port).collect(),
+        }
     }
 
     pub(super) fn from_message(message: wire::Container) -> Self {
-        Self { name: message.name, ports: message.port.into_iter().map(Port::from_message).collect() }
+        Self {
+            name: message.name,
+            ports: message.port.into_iter().map(Port::from_message).collect(),
+        }
     }
 }
 
 impl Port {
     fn into_message(self, i: usize, j: usize, check: &mut Check) -> wire::container::Port {
-        let protocol =
-            check.protocol(format_args!("spec.containers[{i}].ports[{j}].protocol"), self.protocol);
+        let protocol = check.protocol(
+            format_args!("spec.containers[{i}].ports[{j}].protocol"),
+            self.protocol,
+        );
         let field = format_args!("spec.containers[{i}].ports[{j}].containerPort");
         let container_port = check.port(field, self.container_port);
         let field = format_args!("spec.containers[{i}].ports[{j}].hostPort");
         let host_port = check.optional_port(field, self.host_port);
         if !self.host_ip.is_empty() {
-            check.address(format_args!("spec.containers[{i}].ports[{j}].hostIP"), &self.host_ip);
+            check.address(
+                format_args!("spec.containers[{i}].ports[{j}].hostIP"),
+                &self.host_ip,
+            );
         }
         wire::container::Port {
             name: self.name,
             host_port,
             container_port,
-            protocol: Protocol::from_str_name(&protocol).unwrap_or_default().into(),
+            protocol: Protocol::from_str_name(&protocol)
+                .unwrap_or_default()
+                .into(),
             host_ip_address: self.host_ip,
         }
     }

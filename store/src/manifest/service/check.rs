@@ -33,11 +33,23 @@ impl Spec {
     pub(super) fn check(&self, check: &mut Check) {
         let types = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
         check.known_value(format_args!("spec.type"), &self.service_type, &types);
-        check.known_value(format_args!("spec.sessionAffinity"), &self.session_affinity, &[NONE, "ClientIP"]);
+        check.known_value(
+            format_args!("spec.sessionAffinity"),
+            &self.session_affinity,
+            &[NONE, "ClientIP"],
+        );
         let policies = ["Cluster", "Local"];
         let (external, internal) = (&self.external_traffic_policy, &self.internal_traffic_policy);
-        check.known_value_or_empty(format_args!("spec.externalTrafficPolicy"), external, &policies);
-        check.known_value_or_empty(format_args!("spec.internalTrafficPolicy"), internal, &policies);
+        check.known_value_or_empty(
+            format_args!("spec.externalTrafficPolicy"),
+            external,
+            &policies,
+        );
+        check.known_value_or_empty(
+            format_args!("spec.internalTrafficPolicy"),
+            internal,
+            &policies,
+        );
         for (i, family) in self.ip_families.iter().enumerate() {
             let field = format_args!("spec.ipFamilies[{i}]");
             check.known_value(field, family, &["IPv4", "IPv6"]);
@@ -79,10 +91,13 @@ impl Spec {
     fn check_families(&self, check: &mut Check) {
         let mut families = BTreeMap::new();
         for (i, address) in self.cluster_ips.iter().enumerate() {
-            let Ok(address) = without_leading_zeros(address).parse::<IpAddr>() else { continue };
+            let Ok(address) = without_leading_zeros(address).parse::<IpAddr>() else {
+                continue;
+            };
             if let Some(first) = families.insert(address.to_canonical().is_ipv4(), i) {
-                let reason =
-                    format!("{address} is of the family of spec.clusterIPs[{first}]; one of each is allowed");
+                let reason = format!(
+                    "{address} is of the family of spec.clusterIPs[{first}]; one of each is allowed"
+                );
                 check.leave_out(format_args!("spec.clusterIPs[{i}]"), reason);
             }
         }
@@ -101,19 +116,31 @@ impl Spec {
                 let reason = format!("{:?} is the name of spec.ports[{first}] too", port.name);
                 check.refuse(format_args!("spec.ports[{i}].name"), reason);
             }
-            let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
+            let protocol = if port.protocol.is_empty() {
+                "TCP"
+            } else {
+                &port.protocol
+            };
             if let Some(first) = numbers.insert((port.port, protocol), i) {
-                let reason = format!("{protocol} port {} is that of spec.ports[{first}] too", port.port);
+                let reason = format!(
+                    "{protocol} port {} is that of spec.ports[{first}] too",
+                    port.port
+                );
                 check.refuse(format_args!("spec.ports[{i}].port"), reason);
             }
             check.name_characters(format_args!("spec.ports[{i}].name"), &port.name);
             // Those of a former type do not count.
-            if port.node_port == 0 || !matches!(self.service_type.as_str(), "NodePort" | "LoadBalancer") {
+            if port.node_port == 0
+                || !matches!(self.service_type.as_str(), "NodePort" | "LoadBalancer")
+            {
                 continue;
             }
             check.mark_reachable();
             if let Some(first) = node_ports.insert((port.node_port, protocol), i) {
-                let reason = format!("{protocol} port {} is that of spec.ports[{first}] too", port.node_port);
+                let reason = format!(
+                    "{protocol} port {} is that of spec.ports[{first}] too",
+                    port.node_port
+                );
                 check.refuse(format_args!("spec.ports[{i}].nodePort"), reason);
             }
         }

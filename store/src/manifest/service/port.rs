@@ -10,7 +10,10 @@ use wire::service_port::{IntOrString, int_or_string::Type};
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-#[expect(clippy::struct_field_names, reason = "the names are those of Kubernetes")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names are those of Kubernetes"
+)]
 pub(super) struct Port {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
@@ -70,7 +73,8 @@ impl Port {
             protocol: check.protocol(format_args!("spec.ports[{i}].protocol"), self.protocol),
             port: check.port(format_args!("spec.ports[{i}].port"), self.port),
             target_port: self.target_port.map(|target| target.into_message(i, check)),
-            node_port: check.optional_port(format_args!("spec.ports[{i}].nodePort"), self.node_port),
+            node_port: check
+                .optional_port(format_args!("spec.ports[{i}].nodePort"), self.node_port),
             app_protocol: self.app_protocol,
         }
     }
@@ -93,13 +97,21 @@ impl TargetPort {
         match self {
             Self::Number(number) => {
                 let int_val = check.port(field, number);
-                IntOrString { r#type: Type::Number.into(), int_val, string_val: String::new() }
+                IntOrString {
+                    r#type: Type::Number.into(),
+                    int_val,
+                    string_val: String::new(),
+                }
             }
             Self::Name(name) => {
                 if name.is_empty() {
                     check.refuse(field, "empty; expected a port number or the name of a port");
                 }
-                IntOrString { r#type: Type::String.into(), int_val: 0, string_val: name }
+                IntOrString {
+                    r#type: Type::String.into(),
+                    int_val: 0,
+                    string_val: name,
+                }
             }
         }
     }
@@ -108,12 +120,17 @@ impl TargetPort {
     fn from_message(message: IntOrString) -> Option<Self> {
         match message.r#type() {
             Type::String => Some(Self::Name(message.string_val)),
-            Type::Number => (message.int_val != 0).then(|| Self::Number(i64::from(message.int_val))),
+            Type::Number => {
+                (message.int_val != 0).then(|| Self::Number(i64::from(message.int_val)))
+            }
         }
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde calls"
+)]
 pub(super) fn is_zero(number: &i64) -> bool {
     *number == 0
 }

@@ -36,30 +36,60 @@ impl Status {
     pub(super) fn into_message(self, check: &mut Check) -> Vec<wire::service::LoadBalancerIngress> {
         let convert = |(i, ingress): (usize, Ingress)| {
             if !ingress.ip.is_empty() {
-                check.routable_address(format_args!("status.loadBalancer.ingress[{i}].ip"), &ingress.ip);
+                check.routable_address(
+                    format_args!("status.loadBalancer.ingress[{i}].ip"),
+                    &ingress.ip,
+                );
             }
             let field = format_args!("status.loadBalancer.ingress[{i}].ipMode");
             check.known_value_or_empty(field, &ingress.ip_mode, &["VIP", "Proxy"]);
-            let Ingress { ip, hostname, ip_mode } = ingress;
-            wire::service::LoadBalancerIngress { ip, hostname, ip_mode }
+            let Ingress {
+                ip,
+                hostname,
+                ip_mode,
+            } = ingress;
+            wire::service::LoadBalancerIngress {
+                ip,
+                hostname,
+                ip_mode,
+            }
         };
-        self.load_balancer.ingress.into_iter().enumerate().map(convert).collect()
+        self.load_balancer
+            .ingress
+            .into_iter()
+            .enumerate()
+            .map(convert)
+            .collect()
     }
 
     /// Contiv's list of addresses is used if there is no other.
     pub(super) fn from_message(message: &wire::Service) -> Self {
         let ingress = if message.load_balancer_ingress.is_empty() {
-            let from_address = |ip: &String| Ingress { ip: ip.clone(), ..Ingress::default() };
+            let from_address = |ip: &String| Ingress {
+                ip: ip.clone(),
+                ..Ingress::default()
+            };
             // Contiv writes an empty address for a load balancer with only a host name.
-            message.lb_ingress_ips.iter().filter(|ip| !ip.is_empty()).map(from_address).collect()
+            message
+                .lb_ingress_ips
+                .iter()
+                .filter(|ip| !ip.is_empty())
+                .map(from_address)
+                .collect()
         } else {
             let from_ingress = |ingress: &wire::service::LoadBalancerIngress| Ingress {
                 ip: ingress.ip.clone(),
                 hostname: ingress.hostname.clone(),
                 ip_mode: ingress.ip_mode.clone(),
             };
-            message.load_balancer_ingress.iter().map(from_ingress).collect()
+            message
+                .load_balancer_ingress
+                .iter()
+                .map(from_ingress)
+                .collect()
         };
-        Self { load_balancer: LoadBalancer { ingress } }
+        Self {
+            load_balancer: LoadBalancer { ingress },
+        }
     }
 }

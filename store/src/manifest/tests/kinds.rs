@@ -52,34 +52,71 @@ status:
     ) else {
         panic!("no service")
     };
-    assert_eq!((service.name.as_str(), service.namespace.as_str()), ("web", "shop"));
+    assert_eq!(
+        (service.name.as_str(), service.namespace.as_str()),
+        ("web", "shop")
+    );
     assert_eq!(service.creation_timestamp, 1_714_564_800);
-    assert_eq!((service.labels["app"].as_str(), service.annotations.len()), ("web", 2));
+    assert_eq!(
+        (service.labels["app"].as_str(), service.annotations.len()),
+        ("web", 2)
+    );
     assert_eq!(service.annotations["example.com/a"], "1");
-    assert_eq!((service.cluster_ip.as_str(), service.cluster_ips.len()), ("10.96.0.7", 2));
+    assert_eq!(
+        (service.cluster_ip.as_str(), service.cluster_ips.len()),
+        ("10.96.0.7", 2)
+    );
     assert_eq!(service.external_ips, ["192.0.2.1"]);
     assert_eq!(service.external_traffic_policy, "Local");
     assert_eq!(service.internal_traffic_policy, "Cluster");
-    assert_eq!((service.health_check_node_port, service.session_affinity_timeout), (32000, 60));
     assert_eq!(
-        (service.service_type.as_str(), service.session_affinity.as_str()),
+        (
+            service.health_check_node_port,
+            service.session_affinity_timeout
+        ),
+        (32000, 60)
+    );
+    assert_eq!(
+        (
+            service.service_type.as_str(),
+            service.session_affinity.as_str()
+        ),
         ("LoadBalancer", "ClientIP")
     );
     assert_eq!(service.loadbalancer_source_ranges, ["198.51.100.0/24"]);
     assert_eq!(
-        (service.loadbalancer_ip.as_str(), service.load_balancer_class.as_str()),
+        (
+            service.loadbalancer_ip.as_str(),
+            service.load_balancer_class.as_str()
+        ),
         ("203.0.113.1", "example.com/lb")
     );
     assert!(service.publish_not_ready_addresses);
     assert_eq!(service.traffic_distribution, "PreferClose");
-    let [http, dns] = service.port.as_slice() else { panic!("two ports") };
-    assert_eq!((http.port, http.node_port, http.app_protocol.as_str()), (80, 30080, "http"));
+    let [http, dns] = service.port.as_slice() else {
+        panic!("two ports")
+    };
+    assert_eq!(
+        (http.port, http.node_port, http.app_protocol.as_str()),
+        (80, 30080, "http")
+    );
     assert_eq!(http.target_port.as_ref().unwrap().int_val, 8080);
     let target = dns.target_port.as_ref().unwrap();
-    assert_eq!((target.r#type(), target.string_val.as_str()), (int_or_string::Type::String, "dns"));
-    let [proxy, host] = service.load_balancer_ingress.as_slice() else { panic!("two ingresses") };
-    assert_eq!((proxy.ip.as_str(), proxy.ip_mode.as_str()), ("203.0.113.1", "Proxy"));
-    assert_eq!((host.ip.as_str(), host.hostname.as_str()), ("", "lb.example.com"));
+    assert_eq!(
+        (target.r#type(), target.string_val.as_str()),
+        (int_or_string::Type::String, "dns")
+    );
+    let [proxy, host] = service.load_balancer_ingress.as_slice() else {
+        panic!("two ingresses")
+    };
+    assert_eq!(
+        (proxy.ip.as_str(), proxy.ip_mode.as_str()),
+        ("203.0.113.1", "Proxy")
+    );
+    assert_eq!(
+        (host.ip.as_str(), host.hostname.as_str()),
+        ("", "lb.example.com")
+    );
 }
 
 #[test]
@@ -91,15 +128,37 @@ fn defaults_of_the_api_server_are_filled_in() {
         panic!("no service")
     };
     assert_eq!(service.namespace, "default");
-    assert_eq!((service.service_type.as_str(), service.port[0].protocol.as_str()), ("ClusterIP", "TCP"));
+    assert_eq!(
+        (
+            service.service_type.as_str(),
+            service.port[0].protocol.as_str()
+        ),
+        ("ClusterIP", "TCP")
+    );
     assert_eq!(service.cluster_ips, ["10.0.0.1"]);
     assert_eq!(service.session_affinity_timeout, 10_800);
-    assert_eq!((service.port[0].target_port.as_ref(), service.creation_timestamp), (None, 0));
+    assert_eq!(
+        (
+            service.port[0].target_port.as_ref(),
+            service.creation_timestamp
+        ),
+        (None, 0)
+    );
 
-    let Object::Service(service) = object(SERVICE) else { panic!("no service") };
-    assert_eq!((service.session_affinity.as_str(), service.session_affinity_timeout), ("None", 0));
+    let Object::Service(service) = object(SERVICE) else {
+        panic!("no service")
+    };
+    assert_eq!(
+        (
+            service.session_affinity.as_str(),
+            service.session_affinity_timeout
+        ),
+        ("None", 0)
+    );
     let headless = SERVICE.replace("spec: {", "spec: {clusterIP: None, ");
-    let Object::Service(service) = object(&headless) else { panic!("no service") };
+    let Object::Service(service) = object(&headless) else {
+        panic!("no service")
+    };
     assert_eq!(service.cluster_ips, ["None"]);
 }
 
@@ -132,17 +191,39 @@ ports:
     ) else {
         panic!("no slice")
     };
-    assert_eq!((slice.service_name.as_str(), slice.labels.len()), ("web", 2));
-    let [first, second, third] = slice.endpoints.as_slice() else { panic!("three endpoints") };
+    assert_eq!(
+        (slice.service_name.as_str(), slice.labels.len()),
+        ("web", 2)
+    );
+    let [first, second, third] = slice.endpoints.as_slice() else {
+        panic!("three endpoints")
+    };
     assert_eq!(first.conditions.as_ref().unwrap().terminating, Some(false));
     assert_eq!(first.hints.as_ref().unwrap().for_nodes, ["n1"]);
-    assert_eq!((first.node_name.as_str(), first.zone.as_str()), ("n1", "z1"));
+    assert_eq!(
+        (first.node_name.as_str(), first.zone.as_str()),
+        ("n1", "z1")
+    );
     assert_eq!(first.target_ref.as_ref().unwrap().name, "web-1");
-    assert_eq!((second.conditions.as_ref().unwrap().ready, second.host_name.as_str()), (None, "web-2"));
+    assert_eq!(
+        (
+            second.conditions.as_ref().unwrap().ready,
+            second.host_name.as_str()
+        ),
+        (None, "web-2")
+    );
     assert_eq!(third.conditions, None);
-    let [http, all] = slice.ports.as_slice() else { panic!("two ports") };
-    assert_eq!((http.name.as_deref(), http.port), (Some("http"), Some(8080)));
-    assert_eq!((all.name.as_deref(), all.port, all.protocol.as_str()), (Some(""), None, "TCP"));
+    let [http, all] = slice.ports.as_slice() else {
+        panic!("two ports")
+    };
+    assert_eq!(
+        (http.name.as_deref(), http.port),
+        (Some("http"), Some(8080))
+    );
+    assert_eq!(
+        (all.name.as_deref(), all.port, all.protocol.as_str()),
+        (Some(""), None, "TCP")
+    );
 }
 
 #[test]
@@ -168,16 +249,34 @@ status:
     let mesh_tls = workload.mesh_tls.unwrap();
     assert_eq!(
         (mesh_tls.identity.as_str(), mesh_tls.server_name.as_str()),
-        ("spiffe://root.linkerd.cluster.local/vm-1", "vm-1.shop.example")
+        (
+            "spiffe://root.linkerd.cluster.local/vm-1",
+            "vm-1.shop.example"
+        )
     );
-    let ports: Vec<_> =
-        workload.ports.iter().map(|p| (p.name.as_str(), p.port, p.protocol.as_str())).collect();
+    let ports: Vec<_> = workload
+        .ports
+        .iter()
+        .map(|p| (p.name.as_str(), p.port, p.protocol.as_str()))
+        .collect();
     assert_eq!(ports, [("http", 8080, "TCP"), ("", 53, "UDP")]);
     assert_eq!(workload.workload_ips, ["192.0.2.7", "2001:db8::7"]);
-    let [ready] = workload.conditions.as_slice() else { panic!("one condition") };
-    assert_eq!((ready.r#type.as_str(), ready.status.as_str(), ready.last_probe_time), ("Ready", "True", 0));
+    let [ready] = workload.conditions.as_slice() else {
+        panic!("one condition")
+    };
+    assert_eq!(
+        (
+            ready.r#type.as_str(),
+            ready.status.as_str(),
+            ready.last_probe_time
+        ),
+        ("Ready", "True", 0)
+    );
     assert_eq!(ready.last_transition_time, 1_714_564_800);
-    assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("Probed", "it answers"));
+    assert_eq!(
+        (ready.reason.as_str(), ready.message.as_str()),
+        ("Probed", "it answers")
+    );
     assert_eq!(workload.labels["topology.kubernetes.io/zone"], "z1");
 }
 
@@ -190,11 +289,25 @@ fn endpoints_keep_ready_and_not_ready_apart() {
     ) else {
         panic!("no endpoints")
     };
-    let [subset, empty] = endpoints.endpoint_subsets.as_slice() else { panic!("two subsets") };
-    assert_eq!((subset.addresses[0].ip.as_str(), subset.addresses[0].host_name.as_str()), ("10.1.1.2", "h"));
+    let [subset, empty] = endpoints.endpoint_subsets.as_slice() else {
+        panic!("two subsets")
+    };
+    assert_eq!(
+        (
+            subset.addresses[0].ip.as_str(),
+            subset.addresses[0].host_name.as_str()
+        ),
+        ("10.1.1.2", "h")
+    );
     assert_eq!(subset.not_ready_addresses[0].ip, "fd00::1");
-    assert_eq!((subset.ports[0].port, subset.ports[0].protocol.as_str()), (8080, "TCP"));
-    assert_eq!(*empty, contiv_proto::message::endpoints::EndpointSubset::default());
+    assert_eq!(
+        (subset.ports[0].port, subset.ports[0].protocol.as_str()),
+        (8080, "TCP")
+    );
+    assert_eq!(
+        *empty,
+        contiv_proto::message::endpoints::EndpointSubset::default()
+    );
 }
 
 #[test]
@@ -207,12 +320,37 @@ fn pod_has_its_addresses_node_and_ports() {
     ) else {
         panic!("no pod")
     };
-    assert_eq!((pod.ip_address.as_str(), pod.ip_addresses.len()), ("10.1.1.2", 2));
-    assert_eq!((pod.node_name.as_str(), pod.host_network, pod.phase.as_str()), ("n1", true, "Running"));
-    let [port, sctp] = pod.container[0].port.as_slice() else { panic!("two ports") };
-    assert_eq!((sctp.container_port, sctp.protocol().as_str_name()), (9, "SCTP"));
-    assert_eq!((port.container_port, port.host_port, port.protocol().as_str_name()), (53, 5353, "UDP"));
-    assert_eq!((pod.host_ip_address.as_str(), pod.labels.len(), pod.label.len()), ("192.168.0.1", 1, 0));
+    assert_eq!(
+        (pod.ip_address.as_str(), pod.ip_addresses.len()),
+        ("10.1.1.2", 2)
+    );
+    assert_eq!(
+        (pod.node_name.as_str(), pod.host_network, pod.phase.as_str()),
+        ("n1", true, "Running")
+    );
+    let [port, sctp] = pod.container[0].port.as_slice() else {
+        panic!("two ports")
+    };
+    assert_eq!(
+        (sctp.container_port, sctp.protocol().as_str_name()),
+        (9, "SCTP")
+    );
+    assert_eq!(
+        (
+            port.container_port,
+            port.host_port,
+            port.protocol().as_str_name()
+        ),
+        (53, 5353, "UDP")
+    );
+    assert_eq!(
+        (
+            pod.host_ip_address.as_str(),
+            pod.labels.len(),
+            pod.label.len()
+        ),
+        ("192.168.0.1", 1, 0)
+    );
 }
 
 #[test]
@@ -227,14 +365,40 @@ fn node_has_its_ranges_addresses_and_labels() {
     ) else {
         panic!("no node")
     };
-    assert_eq!((node.pod_cidr.as_str(), node.pod_cidrs.len()), ("10.1.1.0/24", 2));
-    let types: Vec<_> = node.addresses.iter().map(contiv_proto::message::node::NodeAddress::r#type).collect();
-    assert_eq!(types, [node_address::Type::NodeHostName, node_address::Type::NodeInternalIp]);
+    assert_eq!(
+        (node.pod_cidr.as_str(), node.pod_cidrs.len()),
+        ("10.1.1.0/24", 2)
+    );
+    let types: Vec<_> = node
+        .addresses
+        .iter()
+        .map(contiv_proto::message::node::NodeAddress::r#type)
+        .collect();
+    assert_eq!(
+        types,
+        [
+            node_address::Type::NodeHostName,
+            node_address::Type::NodeInternalIp
+        ]
+    );
     let info = node.node_info.unwrap();
-    assert_eq!((info.machine_id.as_str(), info.operating_system.as_str()), ("m", "linux"));
-    assert_eq!((node.labels["zone"].as_str(), node.deletion_timestamp), ("z1", 60));
+    assert_eq!(
+        (info.machine_id.as_str(), info.operating_system.as_str()),
+        ("m", "linux")
+    );
+    assert_eq!(
+        (node.labels["zone"].as_str(), node.deletion_timestamp),
+        ("z1", 60)
+    );
     let taint = &node.taints[0];
-    assert_eq!((taint.key.as_str(), taint.value.as_str(), taint.effect.as_str()), ("k", "v", "NoSchedule"));
+    assert_eq!(
+        (
+            taint.key.as_str(),
+            taint.value.as_str(),
+            taint.effect.as_str()
+        ),
+        ("k", "v", "NoSchedule")
+    );
 }
 
 #[test]
@@ -242,27 +406,52 @@ fn contivs_own_kinds_hold_stored_message() {
     let node = "{apiVersion: contiv.io/v1, kind: VppNode, metadata: {name: n1}, \
                 spec: {id: 2, ip_addresses: [192.168.16.2/24]}}";
     let parsed = parse(node);
-    assert_eq!(parsed.objects[0].key.to_path(), "/vnf-agent/contiv-ksr/allocatedIDs/2");
-    let Object::VppNode(node) = object(node) else { panic!("no node") };
+    assert_eq!(
+        parsed.objects[0].key.to_path(),
+        "/vnf-agent/contiv-ksr/allocatedIDs/2"
+    );
+    let Object::VppNode(node) = object(node) else {
+        panic!("no node")
+    };
     assert_eq!((node.name.as_str(), node.id), ("n1", 2));
 
     let allocation = "{apiVersion: contiv.io/v1, kind: CustomIPAllocation, metadata: {name: p, namespace: shop}, \
                       spec: {custom_interfaces: [{name: eth1, ipAddress: 10.9.9.9, service_endpoint: true}]}}";
-    let Object::IpAllocation(allocation) = object(allocation) else { panic!("no allocation") };
-    assert_eq!((allocation.pod_name.as_str(), allocation.pod_namespace.as_str()), ("p", "shop"));
+    let Object::IpAllocation(allocation) = object(allocation) else {
+        panic!("no allocation")
+    };
+    assert_eq!(
+        (
+            allocation.pod_name.as_str(),
+            allocation.pod_namespace.as_str()
+        ),
+        ("p", "shop")
+    );
     assert_eq!(allocation.custom_interfaces[0].ip_address, "10.9.9.9");
 }
 
 #[test]
 fn stored_object_becomes_a_manifest_without_duplicates() {
     use contiv_proto::message::{pod, service};
-    let label = pod::pod::Label { key: "app".to_owned(), value: "web".to_owned() };
-    let pod = pod::Pod { name: "p".into(), namespace: "n".into(), label: vec![label], ..Default::default() };
+    let label = pod::pod::Label {
+        key: "app".to_owned(),
+        value: "web".to_owned(),
+    };
+    let pod = pod::Pod {
+        name: "p".into(),
+        namespace: "n".into(),
+        label: vec![label],
+        ..Default::default()
+    };
     assert_eq!(to_value(&pod.into())["metadata"]["labels"]["app"], "web");
 
     let lb_ingress_ips = vec![String::new(), "203.0.113.1".to_owned()];
-    let service =
-        service::Service { name: "s".into(), namespace: "n".into(), lb_ingress_ips, ..Default::default() };
+    let service = service::Service {
+        name: "s".into(),
+        namespace: "n".into(),
+        lb_ingress_ips,
+        ..Default::default()
+    };
     let ingress = &to_value(&service.into())["status"]["loadBalancer"]["ingress"];
     assert_eq!(*ingress, serde_json::json!([{"ip": "203.0.113.1"}]));
 }

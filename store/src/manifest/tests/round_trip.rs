@@ -49,7 +49,8 @@ fn ipv4() -> impl Strategy<Value = String> {
 }
 
 fn ipv6() -> impl Strategy<Value = String> {
-    any::<u64>().prop_map(|low| std::net::Ipv6Addr::from(0xfd00_u128 << 112 | u128::from(low)).to_string())
+    any::<u64>()
+        .prop_map(|low| std::net::Ipv6Addr::from(0xfd00_u128 << 112 | u128::from(low)).to_string())
 }
 
 fn address() -> impl Strategy<Value = String> {
@@ -75,7 +76,10 @@ fn created() -> impl Strategy<Value = i64> {
 fn target_port() -> impl Strategy<Value = service::service::service_port::IntOrString> {
     use service::service::service_port::{IntOrString, int_or_string::Type};
     prop_oneof![
-        (1..=65535).prop_map(|int_val| IntOrString { int_val, ..Default::default() }),
+        (1..=65535).prop_map(|int_val| IntOrString {
+            int_val,
+            ..Default::default()
+        }),
         "[a-z0-9]{1,5}".prop_map(|string_val| IntOrString {
             r#type: Type::String.into(),
             string_val,
@@ -133,24 +137,44 @@ prop_compose! {
 }
 
 fn endpoint_address() -> impl Strategy<Value = endpoints::endpoint_subset::EndpointAddress> {
-    (address(), text(), text(), option::of(reference())).prop_map(|(ip, host_name, node_name, target_ref)| {
-        endpoints::endpoint_subset::EndpointAddress { ip, host_name, node_name, target_ref }
-    })
+    (address(), text(), text(), option::of(reference())).prop_map(
+        |(ip, host_name, node_name, target_ref)| endpoints::endpoint_subset::EndpointAddress {
+            ip,
+            host_name,
+            node_name,
+            target_ref,
+        },
+    )
 }
 
 fn endpoints() -> impl Strategy<Value = endpoints::Endpoints> {
-    let port = (text(), 1..=65535, protocol())
-        .prop_map(|(name, port, protocol)| endpoints::endpoint_subset::EndpointPort { name, port, protocol });
-    let subset = (vec(endpoint_address(), 0..3), vec(endpoint_address(), 0..3), vec(port, 0..3)).prop_map(
-        |(addresses, not_ready_addresses, ports)| endpoints::EndpointSubset {
-            addresses,
-            not_ready_addresses,
-            ports,
+    let port = (text(), 1..=65535, protocol()).prop_map(|(name, port, protocol)| {
+        endpoints::endpoint_subset::EndpointPort {
+            name,
+            port,
+            protocol,
+        }
+    });
+    let subset = (
+        vec(endpoint_address(), 0..3),
+        vec(endpoint_address(), 0..3),
+        vec(port, 0..3),
+    )
+        .prop_map(
+            |(addresses, not_ready_addresses, ports)| endpoints::EndpointSubset {
+                addresses,
+                not_ready_addresses,
+                ports,
+            },
+        );
+    (name(), name(), vec(subset, 0..3), words()).prop_map(
+        |(name, namespace, endpoint_subsets, labels)| endpoints::Endpoints {
+            name,
+            namespace,
+            endpoint_subsets,
+            labels,
         },
-    );
-    (name(), name(), vec(subset, 0..3), words()).prop_map(|(name, namespace, endpoint_subsets, labels)| {
-        endpoints::Endpoints { name, namespace, endpoint_subsets, labels }
-    })
+    )
 }
 
 prop_compose! {
@@ -241,14 +265,26 @@ prop_compose! {
 fn namespace() -> impl Strategy<Value = namespace::Namespace> {
     (name(), words()).prop_map(|(name, labels)| {
         let label = |(key, value)| namespace::namespace::Label { key, value };
-        namespace::Namespace { name, label: labels.into_iter().map(label).collect() }
+        namespace::Namespace {
+            name,
+            label: labels.into_iter().map(label).collect(),
+        }
     })
 }
 
 fn vpp_node() -> impl Strategy<Value = vppnode::VppNode> {
-    (1..=u32::MAX, name(), prop_oneof![Just(String::new()), address()], vec(range(), 0..3)).prop_map(
-        |(id, name, ip_address, ip_addresses)| vppnode::VppNode { id, name, ip_address, ip_addresses },
+    (
+        1..=u32::MAX,
+        name(),
+        prop_oneof![Just(String::new()), address()],
+        vec(range(), 0..3),
     )
+        .prop_map(|(id, name, ip_address, ip_addresses)| vppnode::VppNode {
+            id,
+            name,
+            ip_address,
+            ip_addresses,
+        })
 }
 
 fn allocation() -> impl Strategy<Value = ipalloc::CustomIpAllocation> {
@@ -260,9 +296,13 @@ fn allocation() -> impl Strategy<Value = ipalloc::CustomIpAllocation> {
             service_endpoint,
         },
     );
-    (name(), name(), vec(interface, 0..3)).prop_map(|(pod_name, pod_namespace, custom_interfaces)| {
-        ipalloc::CustomIpAllocation { pod_name, pod_namespace, custom_interfaces }
-    })
+    (name(), name(), vec(interface, 0..3)).prop_map(
+        |(pod_name, pod_namespace, custom_interfaces)| ipalloc::CustomIpAllocation {
+            pod_name,
+            pod_namespace,
+            custom_interfaces,
+        },
+    )
 }
 
 fn any_object() -> impl Strategy<Value = Object> {

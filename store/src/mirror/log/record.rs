@@ -32,7 +32,11 @@ pub(super) enum Record {
     /// Changes of the store.
     Changes { number: u64, batch: Batch },
     /// The complete content follows, as entries. The saved values of the keys in `keep` stay.
-    List { number: u64, revision: i64, keep: BTreeSet<String> },
+    List {
+        number: u64,
+        revision: i64,
+        keep: BTreeSet<String>,
+    },
     /// An entry of a list.
     Entry(Entry),
     /// The list is complete.
@@ -101,7 +105,15 @@ fn checksum(length: [u8; 8], payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn put_fields(out: &mut Vec<u8>, Entry { key, value, create_revision, mod_revision }: &Entry) {
+fn put_fields(
+    out: &mut Vec<u8>,
+    Entry {
+        key,
+        value,
+        create_revision,
+        mod_revision,
+    }: &Entry,
+) {
     put_bytes(out, key.as_bytes());
     put_bytes(out, value);
     put_i64(out, *create_revision);
@@ -136,14 +148,17 @@ pub(super) fn read(reader: &mut impl BufRead) -> Option<Record> {
 fn read_payload(reader: &mut impl BufRead) -> io::Result<Option<Bytes>> {
     let mut frame = Vec::with_capacity(FRAME_BYTES);
     reader.take(FRAME_BYTES as u64).read_to_end(&mut frame)?;
-    let (Some(length), Some(sum)) =
-        (frame.first_chunk(), frame.last_chunk().filter(|_| frame.len() == FRAME_BYTES))
-    else {
+    let (Some(length), Some(sum)) = (
+        frame.first_chunk(),
+        frame.last_chunk().filter(|_| frame.len() == FRAME_BYTES),
+    ) else {
         return Ok(None);
     };
     let mut payload = Vec::new();
     // Memory is not reserved beforehand, as a damaged length may be huge.
-    reader.take(u64::from_le_bytes(*length)).read_to_end(&mut payload)?;
+    reader
+        .take(u64::from_le_bytes(*length))
+        .read_to_end(&mut payload)?;
     let is_whole = payload.len() as u64 == u64::from_le_bytes(*length)
         && checksum(*length, &payload) == u32::from_le_bytes(*sum);
     Ok(is_whole.then(|| payload.into()))
@@ -163,18 +178,25 @@ impl From<TryGetError> for Unknown {
 fn decode(mut payload: Bytes) -> Result<Record, Unknown> {
     let payload = &mut payload;
     match payload.try_get_u8()? {
-        SEGMENT if payload.try_get_u64_le()? == FORMAT => Ok(Record::Segment { source: get_text(payload)? }),
+        SEGMENT if payload.try_get_u64_le()? == FORMAT => Ok(Record::Segment {
+            source: get_text(payload)?,
+        }),
         CHANGES => {
             let (number, revision) = (payload.try_get_u64_le()?, payload.try_get_i64_le()?);
             let mut changes = Vec::new();
             while payload.has_remaining() {
                 changes.push(match payload.try_get_u8()? {
                     PUT => Change::Put(get_entry(payload)?),
-                    DELETE => Change::Delete { key: get_text(payload)? },
+                    DELETE => Change::Delete {
+                        key: get_text(payload)?,
+                    },
                     _ => return Err(Unknown),
                 });
             }
-            Ok(Record::Changes { number, batch: Batch { revision, changes } })
+            Ok(Record::Changes {
+                number,
+                batch: Batch { revision, changes },
+            })
         }
         LIST => {
             let (number, revision) = (payload.try_get_u64_le()?, payload.try_get_i64_le()?);
@@ -182,7 +204,11 @@ fn decode(mut payload: Bytes) -> Result<Record, Unknown> {
             while payload.has_remaining() {
                 keep.insert(get_text(payload)?);
             }
-            Ok(Record::List { number, revision, keep })
+            Ok(Record::List {
+                number,
+                revision,
+                keep,
+            })
         }
         ENTRY => Ok(Record::Entry(get_entry(payload)?)),
         LIST_END => Ok(Record::ListEnd),
@@ -193,7 +219,12 @@ fn decode(mut payload: Bytes) -> Result<Record, Unknown> {
 fn get_entry(payload: &mut Bytes) -> Result<Entry, Unknown> {
     let (key, value) = (get_text(payload)?, get_bytes(payload)?);
     let (create_revision, mod_revision) = (payload.try_get_i64_le()?, payload.try_get_i64_le()?);
-    Ok(Entry { key, value, create_revision, mod_revision })
+    Ok(Entry {
+        key,
+        value,
+        create_revision,
+        mod_revision,
+    })
 }
 
 fn get_text(payload: &mut Bytes) -> Result<String, Unknown> {
@@ -202,7 +233,11 @@ fn get_text(payload: &mut Bytes) -> Result<String, Unknown> {
 
 fn get_bytes(payload: &mut Bytes) -> Result<Bytes, Unknown> {
     let length = usize::try_from(payload.try_get_u64_le()?).map_err(|_| Unknown)?;
-    if length <= payload.len() { Ok(payload.split_to(length)) } else { Err(Unknown) }
+    if length <= payload.len() {
+        Ok(payload.split_to(length))
+    } else {
+        Err(Unknown)
+    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,9 @@ pub struct List {
 
 impl List {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::open(path)? })
+        Ok(Self {
+            file: File::open(path)?,
+        })
     }
 
     /// The entries in the original order. A truncated list ends with an error.
@@ -65,7 +67,10 @@ pub fn remove_until(folder: &Path, number: u64) {
 }
 
 pub(super) fn remove_if(folder: &Path, is_unused: impl Fn(u64) -> bool) {
-    segments(folder).iter().filter(|(first, _)| is_unused(*first)).for_each(|(_, path)| remove(path));
+    segments(folder)
+        .iter()
+        .filter(|(first, _)| is_unused(*first))
+        .for_each(|(_, path)| remove(path));
 }
 
 /// A segment that stays is harmless: the mirror knows that it has its records.
@@ -79,11 +84,18 @@ pub(super) fn remove(path: &Path) {
 
 /// The number of each segment's first record, and its path, in their order.
 pub(super) fn segments(folder: &Path) -> Vec<(u64, PathBuf)> {
-    let first = |path: &Path| path.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse().ok();
+    let first = |path: &Path| {
+        path.file_name()?
+            .to_str()?
+            .strip_prefix(PREFIX)?
+            .parse()
+            .ok()
+    };
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()));
-    let mut segments: Vec<(u64, PathBuf)> =
-        files.filter_map(|file| Some((first(&file.path())?, file.path()))).collect();
+    let mut segments: Vec<(u64, PathBuf)> = files
+        .filter_map(|file| Some((first(&file.path())?, file.path())))
+        .collect();
     segments.sort_unstable();
     segments
 }

@@ -9,11 +9,19 @@ use crate::{Change, Mirror, MirrorSummary, Saved, mirror::STATE};
 const SOURCE: &str = "etcd://127.0.0.1:2379";
 
 fn entry(key: &str, value: &str, revision: i64) -> Entry {
-    Entry { key: key.to_owned(), value: value.to_owned().into(), create_revision: 1, mod_revision: revision }
+    Entry {
+        key: key.to_owned(),
+        value: value.to_owned().into(),
+        create_revision: 1,
+        mod_revision: revision,
+    }
 }
 
 fn put(key: &str, value: &str, revision: i64) -> Batch {
-    Batch { revision, changes: vec![Change::Put(entry(key, value, revision))] }
+    Batch {
+        revision,
+        changes: vec![Change::Put(entry(key, value, revision))],
+    }
 }
 
 fn log(folder: &Path) -> Log {
@@ -45,18 +53,38 @@ fn log_of_a_killed_process_is_replayed() {
     let mut killed = log(folder.path());
     list(&mut killed, 3, &[entry("/a", "1", 2), entry("/b", "1", 3)]);
     change(&mut killed, &put("/a", "2", 4));
-    let gone = Batch { revision: 5, changes: vec![Change::Delete { key: "/b".to_owned() }] };
+    let gone = Batch {
+        revision: 5,
+        changes: vec![Change::Delete {
+            key: "/b".to_owned(),
+        }],
+    };
     let last = change(&mut killed, &gone);
     drop(killed);
     // It counts for the summary, and can be recalled, without a database.
     let path = folder.path();
-    assert_eq!(Mirror::summary(path, SOURCE, "/b"), MirrorSummary { entries: 3, has_key: true });
+    assert_eq!(
+        Mirror::summary(path, SOURCE, "/b"),
+        MirrorSummary {
+            entries: 3,
+            has_key: true
+        }
+    );
     assert!(!Mirror::summary(path, SOURCE, "/c").has_key);
-    let expected = Some(Saved { revision: 5, entries: vec![entry("/a", "2", 4)] });
+    let expected = Some(Saved {
+        revision: 5,
+        entries: vec![entry("/a", "2", 4)],
+    });
     assert_eq!(Mirror::recall(path, SOURCE).unwrap(), expected);
     for _ in 0..2 {
         assert_eq!(saved(path), expected);
-        assert_eq!(Mirror::summary(path, SOURCE, "/b"), MirrorSummary { entries: 1, has_key: false });
+        assert_eq!(
+            Mirror::summary(path, SOURCE, "/b"),
+            MirrorSummary {
+                entries: 1,
+                has_key: false
+            }
+        );
     }
     assert_eq!(log(path).next(), last + 1);
     remove_until(path, last);
@@ -73,21 +101,48 @@ fn list_in_the_log_replaces_what_the_summary_counted() {
         (entries, has_key)
     };
     let mut killed = log(path);
-    list(&mut killed, 3, &[entry("/a", "1", 2), entry("/b", "1", 3), entry("/c", "1", 3)]);
+    list(
+        &mut killed,
+        3,
+        &[
+            entry("/a", "1", 2),
+            entry("/b", "1", 3),
+            entry("/c", "1", 3),
+        ],
+    );
     saved(path);
     assert_eq!((summary("/a"), summary("/d")), ((3, true), (3, false)));
     change(&mut killed, &put("/a", "2", 4));
-    assert_eq!(summary("/d"), (4, false), "a changed value may be a new one");
+    assert_eq!(
+        summary("/d"),
+        (4, false),
+        "a changed value may be a new one"
+    );
     // The list of a process that was killed before the database had it.
-    let (number, written) =
-        killed.append_list(5, vec![entry("/a", "1", 2), entry("/d", "1", 5)], &BTreeSet::from(["/c".into()]));
+    let (number, written) = killed.append_list(
+        5,
+        vec![entry("/a", "1", 2), entry("/d", "1", 5)],
+        &BTreeSet::from(["/c".into()]),
+    );
     written.unwrap();
     change(&mut killed, &put("/e", "1", 6));
     drop(killed);
-    assert_eq!(["/b", "/c", "/d", "/e"].map(summary), [(4, false), (4, true), (4, true), (4, true)]);
-    assert_eq!(Mirror::summary(path, "dir:/elsewhere", "/d"), MirrorSummary { entries: 3, has_key: false });
+    assert_eq!(
+        ["/b", "/c", "/d", "/e"].map(summary),
+        [(4, false), (4, true), (4, true), (4, true)]
+    );
+    assert_eq!(
+        Mirror::summary(path, "dir:/elsewhere", "/d"),
+        MirrorSummary {
+            entries: 3,
+            has_key: false
+        }
+    );
     // A truncated list has no effect; the change after it is counted in any case.
-    let file = OpenOptions::new().write(true).open(path_of(path, number)).unwrap();
+    let file = OpenOptions::new()
+        .write(true)
+        .open(path_of(path, number))
+        .unwrap();
     file.set_len(file.metadata().unwrap().len() - 1).unwrap();
     assert_eq!(["/b", "/d"].map(summary), [(5, true), (5, false)]);
 }
@@ -119,21 +174,45 @@ fn truncated_list_keeps_the_earlier_records() {
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(file.metadata().unwrap().len() - 20).unwrap();
     let entries = vec![entry("/a", "1", 3), entry("/b", "2", 4)];
-    assert_eq!(saved(folder.path()), Some(Saved { revision: 4, entries }));
+    assert_eq!(
+        saved(folder.path()),
+        Some(Saved {
+            revision: 4,
+            entries
+        })
+    );
 }
 
 #[test]
 fn list_is_read_back_as_it_was_given() {
     let folder = tempfile::tempdir().unwrap();
-    let entries =
-        vec![entry("", "", i64::MAX), entry("/a", &"7".repeat(2 * PIECE_BYTES), 2), entry("/\u{e9}", "0", 3)];
+    let entries = vec![
+        entry("", "", i64::MAX),
+        entry("/a", &"7".repeat(2 * PIECE_BYTES), 2),
+        entry("/\u{e9}", "0", 3),
+    ];
     let (number, list) =
         log(folder.path()).append_list(3, entries.clone(), &BTreeSet::from(["/kept".to_owned()]));
-    assert_eq!(list.unwrap().into_entries().collect::<io::Result<Vec<_>>>().unwrap(), entries);
+    assert_eq!(
+        list.unwrap()
+            .into_entries()
+            .collect::<io::Result<Vec<_>>>()
+            .unwrap(),
+        entries
+    );
     let path = path_of(folder.path(), number);
-    OpenOptions::new().write(true).open(&path).unwrap().set_len(200).unwrap();
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(200)
+        .unwrap();
     let entries = List::open(&path).unwrap().into_entries();
-    assert_eq!(entries.filter(Result::is_err).count(), 1, "half a list is an error and not the end");
+    assert_eq!(
+        entries.filter(Result::is_err).count(),
+        1,
+        "half a list is an error and not the end"
+    );
 }
 
 #[test]
@@ -157,7 +236,13 @@ fn log_is_of_no_use_after_a_version_without_one() {
     assert_eq!(segments(folder.path()), []);
     change(&mut after, &put("/a", "3", 10));
     let entries = vec![entry("/a", "3", 10)];
-    assert_eq!(saved(folder.path()), Some(Saved { revision: 10, entries }));
+    assert_eq!(
+        saved(folder.path()),
+        Some(Saved {
+            revision: 10,
+            entries
+        })
+    );
 }
 
 #[test]
@@ -165,12 +250,22 @@ fn lists_in_a_row_stay_until_the_mirror_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let mut log = log(folder.path());
     for revision in 1..4 {
-        list(&mut log, revision, &[entry("/a", "1", 1), entry("/b", "1", 1)]);
+        list(
+            &mut log,
+            revision,
+            &[entry("/a", "1", 1), entry("/b", "1", 1)],
+        );
     }
     let keep = BTreeSet::from(["/b".to_owned()]);
     log.append_list(4, vec![], &keep).1.unwrap();
     drop(log);
-    assert_eq!(saved(folder.path()), Some(Saved { revision: 4, entries: vec![entry("/b", "1", 1)] }));
+    assert_eq!(
+        saved(folder.path()),
+        Some(Saved {
+            revision: 4,
+            entries: vec![entry("/b", "1", 1)]
+        })
+    );
 }
 
 #[test]
@@ -183,7 +278,13 @@ fn value_kept_by_several_lists_is_replayed() {
         log.append_list(revision, vec![], &keep).1.unwrap();
     }
     drop(log);
-    assert_eq!(saved(folder.path()), Some(Saved { revision: 3, entries: vec![entry("/a", "1", 1)] }));
+    assert_eq!(
+        saved(folder.path()),
+        Some(Saved {
+            revision: 3,
+            entries: vec![entry("/a", "1", 1)]
+        })
+    );
 }
 
 #[test]
@@ -209,7 +310,10 @@ fn log_is_bounded_until_the_mirror_is_written() {
     let full = written.find_map(|(number, written)| written.err().map(|error| (number, error)));
     let (number, error) = full.expect("a limit");
     assert_eq!(error.kind(), ErrorKind::StorageFull);
-    let bytes: u64 = segments(folder.path()).iter().map(|(_, path)| path.metadata().unwrap().len()).sum();
+    let bytes: u64 = segments(folder.path())
+        .iter()
+        .map(|(_, path)| path.metadata().unwrap().len())
+        .sum();
     assert!(bytes <= MAX_CHANGES_BYTES + 2 * SEGMENT_BYTES, "{bytes}");
     assert!(log.append(&large).1.is_err());
     // The mirror has been written.
@@ -273,7 +377,15 @@ impl Run {
         let log = log(folder.path());
         let (mirror, _) = Mirror::open(folder.path(), SOURCE).unwrap();
         let (unsaved, state) = (Vec::new(), State::default());
-        Self { folder, log, mirror, revision: 0, saved: state.clone(), state, unsaved }
+        Self {
+            folder,
+            log,
+            mirror,
+            revision: 0,
+            saved: state.clone(),
+            state,
+            unsaved,
+        }
     }
 
     fn has_gap(&self) -> bool {
@@ -286,7 +398,10 @@ impl Run {
         match step {
             Step::Changes(changes) => {
                 self.state.0 = revision;
-                let mut batch = Batch { revision, changes: Vec::new() };
+                let mut batch = Batch {
+                    revision,
+                    changes: Vec::new(),
+                };
                 for (key, is_put) in changes {
                     if is_put {
                         let entry = entry(&key, &revision.to_string(), revision);
@@ -305,10 +420,18 @@ impl Run {
                     // The kept values would be those before the gap.
                     keep.clear();
                 }
-                let entries: Vec<Entry> =
-                    keys.iter().map(|key| entry(key, &revision.to_string(), revision)).collect();
-                self.state.1.retain(|key, _| keep.contains(key) && !keys.contains(key));
-                self.state.1.extend(entries.iter().map(|entry| (entry.key.clone(), entry.clone())));
+                let entries: Vec<Entry> = keys
+                    .iter()
+                    .map(|key| entry(key, &revision.to_string(), revision))
+                    .collect();
+                self.state
+                    .1
+                    .retain(|key, _| keep.contains(key) && !keys.contains(key));
+                self.state.1.extend(
+                    entries
+                        .iter()
+                        .map(|entry| (entry.key.clone(), entry.clone())),
+                );
                 self.state.0 = revision;
                 let (number, list) = self.log.append_list(revision, entries.clone(), &keep);
                 let state = match list {
@@ -330,10 +453,14 @@ impl Run {
                 self.unsaved.push((number, false, None));
             }
             Step::Save => {
-                let Some((number, ..)) = self.unsaved.last() else { return };
+                let Some((number, ..)) = self.unsaved.last() else {
+                    return;
+                };
                 self.mirror.set_last_record(*number);
                 let entries = self.state.1.values().cloned().map(Ok);
-                self.mirror.replace(self.state.0, entries, &BTreeSet::new()).unwrap();
+                self.mirror
+                    .replace(self.state.0, entries, &BTreeSet::new())
+                    .unwrap();
                 self.log.set_saved(*number);
                 remove_saved(self.folder.path(), *number);
                 self.unsaved.clear();
@@ -364,14 +491,23 @@ impl Run {
         drop(std::mem::replace(&mut self.mirror, other));
         let recalled = Mirror::recall(folder, SOURCE).unwrap().unwrap();
         self.log = log(folder);
-        self.mirror = Mirror::open_before(folder, SOURCE, self.log.next()).unwrap().0;
+        self.mirror = Mirror::open_before(folder, SOURCE, self.log.next())
+            .unwrap()
+            .0;
         let found = self.mirror.load().unwrap().unwrap();
         assert_eq!(found, recalled);
-        let is_found =
-            |(revision, entries): &&State| *revision == found.revision && entries.values().eq(&found.entries);
-        let state =
-            possible.iter().rev().find(is_found).unwrap_or_else(|| panic!("{found:?} of {possible:?}"));
-        assert!(power_cut.is_some() || Some(state) == possible.last(), "{found:?} of {possible:?}");
+        let is_found = |(revision, entries): &&State| {
+            *revision == found.revision && entries.values().eq(&found.entries)
+        };
+        let state = possible
+            .iter()
+            .rev()
+            .find(is_found)
+            .unwrap_or_else(|| panic!("{found:?} of {possible:?}"));
+        assert!(
+            power_cut.is_some() || Some(state) == possible.last(),
+            "{found:?} of {possible:?}"
+        );
         (self.saved, self.state) = (state.clone(), state.clone());
     }
 }

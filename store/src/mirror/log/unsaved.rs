@@ -12,9 +12,18 @@ use crate::{Change, Entry, url::names_the_same_store};
 #[derive(Debug)]
 pub(in crate::mirror) enum Unsaved {
     /// The changes of several records, up to this number.
-    Changes { number: u64, revision: i64, changes: Vec<Change> },
+    Changes {
+        number: u64,
+        revision: i64,
+        changes: Vec<Change>,
+    },
     /// A complete list.
-    List { number: u64, revision: i64, keep: BTreeSet<String>, list: List },
+    List {
+        number: u64,
+        revision: i64,
+        keep: BTreeSet<String>,
+        list: List,
+    },
 }
 
 impl Unsaved {
@@ -33,7 +42,9 @@ pub(in crate::mirror) fn read(
     saved: Option<u64>,
     before: u64,
 ) -> impl Iterator<Item = Unsaved> {
-    let segments = segments(folder).into_iter().take_while(move |(first, _)| *first < before);
+    let segments = segments(folder)
+        .into_iter()
+        .take_while(move |(first, _)| *first < before);
     let mut newest = saved;
     segments.flat_map(move |(_, path)| {
         let mut unsaved = Vec::new();
@@ -43,11 +54,17 @@ pub(in crate::mirror) fn read(
         while let Some(record) = reader.as_mut().and_then(record::read) {
             let list = begun.take();
             match record {
-                Record::Changes { number, batch } if newest.is_some_and(|newest| number == newest + 1) => {
+                Record::Changes { number, batch }
+                    if newest.is_some_and(|newest| number == newest + 1) =>
+                {
                     newest = Some(number);
                     push(&mut unsaved, number, batch.revision, batch.changes);
                 }
-                Record::List { number, revision, keep } if newest.is_none_or(|newest| number > newest) => {
+                Record::List {
+                    number,
+                    revision,
+                    keep,
+                } if newest.is_none_or(|newest| number > newest) => {
                     begun = Some((number, revision, keep));
                 }
                 Record::Entry(_) => begun = list,
@@ -56,7 +73,12 @@ pub(in crate::mirror) fn read(
                         && let Ok(list) = List::open(&path)
                     {
                         newest = Some(number);
-                        unsaved.push(Unsaved::List { number, revision, keep, list });
+                        unsaved.push(Unsaved::List {
+                            number,
+                            revision,
+                            keep,
+                            list,
+                        });
                     }
                 }
                 // A record that is saved, or one after a gap.
@@ -69,11 +91,20 @@ pub(in crate::mirror) fn read(
 
 /// Adds changes to the previous ones, if those are no list.
 fn push(unsaved: &mut Vec<Unsaved>, number: u64, revision: i64, changes: Vec<Change>) {
-    if let Some(Unsaved::Changes { number: last, revision: newest, changes: all }) = unsaved.last_mut() {
+    if let Some(Unsaved::Changes {
+        number: last,
+        revision: newest,
+        changes: all,
+    }) = unsaved.last_mut()
+    {
         (*last, *newest) = (number, revision);
         all.extend(changes);
     } else {
-        unsaved.push(Unsaved::Changes { number, revision, changes });
+        unsaved.push(Unsaved::Changes {
+            number,
+            revision,
+            changes,
+        });
     }
 }
 

@@ -25,19 +25,37 @@ where
     let exchange = Arc::new(Exchange::of(&request));
     let encoding = Encoding::of(request.headers());
     let mut response = answer_to(Arc::clone(&shared), request, Arc::clone(&exchange)).await;
-    if let Some(seconds) = shared.faults.lock().retry_after.filter(|_| !response.status().is_success()) {
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    if let Some(seconds) = shared
+        .faults
+        .lock()
+        .retry_after
+        .filter(|_| !response.status().is_success())
+    {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, seconds.into());
     }
     if encoding.is_protobuf && !response.status().is_success() {
         response = status_in_protobuf(response).await;
     }
     // The bytes of a watch are counted as they are sent.
-    exchange
-        .add_bytes(response.body().size_hint().exact().unwrap_or_default().try_into().unwrap_or_default());
+    exchange.add_bytes(
+        response
+            .body()
+            .size_hint()
+            .exact()
+            .unwrap_or_default()
+            .try_into()
+            .unwrap_or_default(),
+    );
     response
 }
 
-async fn answer_to<B>(shared: Arc<Shared>, request: Request<B>, exchange: Arc<Exchange>) -> Response<Body>
+async fn answer_to<B>(
+    shared: Arc<Shared>,
+    request: Request<B>,
+    exchange: Arc<Exchange>,
+) -> Response<Body>
 where
     B: hyper::body::Body + Send + 'static,
 {
@@ -46,12 +64,21 @@ where
         let mut faults = shared.faults.lock();
         faults.requests.push(Arc::clone(&exchange));
         let failure = faults.failures.pop_front();
-        (failure, faults.list_failure, faults.delay, faults.token.clone(), faults.certificate.clone())
+        (
+            failure,
+            faults.list_failure,
+            faults.delay,
+            faults.token.clone(),
+            faults.certificate.clone(),
+        )
     };
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
-    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
     if token.is_some_and(|token| given != Some(&format!("Bearer {token}"))) {
         return status(401, "Unauthorized", "Unauthorized");
     }
@@ -74,21 +101,35 @@ where
         };
     }
     if let Some(pod) = forward::pod(uri.path()) {
-        let denied = shared.faults.lock().denied.get(forward::PORT_FORWARD).copied();
+        let denied = shared
+            .faults
+            .lock()
+            .denied
+            .get(forward::PORT_FORWARD)
+            .copied();
         return match denied {
             Some(code) => status(code, reason(code), "as this test wants"),
             None => forward::answer(&shared, request, pod),
         };
     }
-    let has_type = |resource: &Resource| shared.faults.lock().denied.get(resource.plural) != Some(&404);
+    let has_type =
+        |resource: &Resource| shared.faults.lock().denied.get(resource.plural) != Some(&404);
     let types: Vec<Resource> = Resource::ALL.into_iter().filter(has_type).collect();
     if let Some(document) = discovery::answer(uri.path(), &types) {
         return document;
     }
     let Some(target) = Target::of_path(uri.path()) else {
-        return status(404, "NotFound", "the server could not find the requested resource");
+        return status(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        );
     };
-    let Target { resource, namespace, name } = target;
+    let Target {
+        resource,
+        namespace,
+        name,
+    } = target;
     let denied = shared.faults.lock().denied.get(resource.plural).copied();
     match denied {
         // As for the path of a group that no API has.
@@ -101,9 +142,16 @@ where
         let Ok(body) = body.collect().await else {
             return status(400, "BadRequest", "the body did not arrive");
         };
-        let media_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = head
+            .headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
         let request = ObjectRequest {
-            target: Target { resource, namespace, name },
+            target: Target {
+                resource,
+                namespace,
+                name,
+            },
             method: &head.method,
             query: head.uri.query().unwrap_or_default(),
             media_type: media_type.unwrap_or_default(),
@@ -124,7 +172,10 @@ where
             if let Some((media_type, body)) = shared.faults.lock().lists.get(resource.plural) {
                 return with_media_type(media_type, body);
             }
-            let query = Query { namespace: namespace.map(str::to_owned), ..query };
+            let query = Query {
+                namespace: namespace.map(str::to_owned),
+                ..query
+            };
             list::answer(&shared, resource, &query, Encoding::of(request.headers()))
         }
     }

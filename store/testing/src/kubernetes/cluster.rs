@@ -75,21 +75,37 @@ impl Cluster {
             fields.remove("kind");
             fields.remove("apiVersion");
             for list in ["endpoints", "ports"] {
-                if fields.get(list).is_some_and(|items| items.as_array().is_some_and(Vec::is_empty)) {
+                if fields
+                    .get(list)
+                    .is_some_and(|items| items.as_array().is_some_and(Vec::is_empty))
+                {
                     fields.insert(list.to_owned(), Value::Null);
                 }
             }
         }
         let after: Arc<str> = object.to_string().into();
-        let before = self.objects.entry(resource).or_default().insert(id.clone(), Arc::clone(&after));
-        self.history.push(ObjectChange { version: self.version, resource, id, before, after: Some(after) });
+        let before = self
+            .objects
+            .entry(resource)
+            .or_default()
+            .insert(id.clone(), Arc::clone(&after));
+        self.history.push(ObjectChange {
+            version: self.version,
+            resource,
+            id,
+            before,
+            after: Some(after),
+        });
         self.version
     }
 
     pub(super) fn delete(&mut self, resource: Resource, namespace: &str, name: &str) {
         let id = (namespace.to_owned(), name.to_owned());
-        let Some(before) = self.objects.entry(resource).or_default().remove(&id) else { return };
-        self.applied.retain(|by, _| (by.0, by.1.as_str(), by.2.as_str()) != (resource, namespace, name));
+        let Some(before) = self.objects.entry(resource).or_default().remove(&id) else {
+            return;
+        };
+        self.applied
+            .retain(|by, _| (by.0, by.1.as_str(), by.2.as_str()) != (resource, namespace, name));
         self.version += 1;
         self.history.push(ObjectChange {
             version: self.version,
@@ -112,8 +128,16 @@ impl Cluster {
         self.objects.get(&resource).cloned().unwrap_or_default()
     }
 
-    pub(super) fn object(&self, resource: Resource, namespace: &str, name: &str) -> Option<Arc<str>> {
-        self.objects.get(&resource)?.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    pub(super) fn object(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Arc<str>> {
+        self.objects
+            .get(&resource)?
+            .get(&(namespace.to_owned(), name.to_owned()))
+            .cloned()
     }
 
     /// Whether there ever was an object of this type.
@@ -132,8 +156,14 @@ impl Cluster {
             return None;
         }
         let mut objects = self.objects(resource);
-        let later = self.history.iter().rev().take_while(|happened| happened.version > version);
-        for ObjectChange { id, before, .. } in later.filter(|happened| happened.resource == resource) {
+        let later = self
+            .history
+            .iter()
+            .rev()
+            .take_while(|happened| happened.version > version);
+        for ObjectChange { id, before, .. } in
+            later.filter(|happened| happened.resource == resource)
+        {
             match before {
                 Some(before) => objects.insert(id.clone(), Arc::clone(before)),
                 None => objects.remove(id),
@@ -167,8 +197,12 @@ impl Cluster {
         if version < self.forgotten {
             return None;
         }
-        let first = self.history.partition_point(|happened| happened.version <= version);
-        let later = self.history[first..].iter().filter(|happened| happened.resource == resource);
+        let first = self
+            .history
+            .partition_point(|happened| happened.version <= version);
+        let later = self.history[first..]
+            .iter()
+            .filter(|happened| happened.resource == resource);
         Some(later.cloned().collect())
     }
 }
@@ -205,6 +239,10 @@ mod tests {
         let version = cluster.version;
         cluster.restore(backup);
         cluster.keep_page(service, version, listed);
-        assert_eq!(cluster.page(service, version), None, "of a history that is gone");
+        assert_eq!(
+            cluster.page(service, version),
+            None,
+            "of a history that is gone"
+        );
     }
 }

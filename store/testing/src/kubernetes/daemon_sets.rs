@@ -13,16 +13,24 @@ pub(super) fn reconcile(cluster: &mut Cluster) {
         return;
     }
     let parsed = |resource| -> Vec<Value> {
-        cluster.objects(resource).values().filter_map(|json| serde_json::from_str(json).ok()).collect()
+        cluster
+            .objects(resource)
+            .values()
+            .filter_map(|json| serde_json::from_str(json).ok())
+            .collect()
     };
     let (daemon_sets, pods) = (parsed(Resource::DAEMON_SETS), parsed(Resource::PODS));
-    let owned: Vec<&Value> =
-        pods.iter().filter(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet").collect();
+    let owned: Vec<&Value> = pods
+        .iter()
+        .filter(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet")
+        .collect();
     let nodes = parsed(Resource::NODES);
     let mut wanted: BTreeMap<(String, String), Value> = BTreeMap::new();
     let mut statuses = Vec::new();
     for daemon_set in daemon_sets {
-        let selected = nodes.iter().filter(|node| is_selected(&daemon_set["spec"]["template"]["spec"], node));
+        let selected = nodes
+            .iter()
+            .filter(|node| is_selected(&daemon_set["spec"]["template"]["spec"], node));
         let wanted_pods: Vec<Value> = selected.map(|node| pod(&daemon_set, node)).collect();
         let count = wanted_pods.len();
         let status = json!({
@@ -44,9 +52,16 @@ pub(super) fn reconcile(cluster: &mut Cluster) {
                 .all(|part| pod.pointer(part) == wanted.pointer(part))
         })
     };
-    let current: BTreeSet<(String, String)> =
-        owned.iter().filter(|pod| is_current(pod)).map(|pod| id(pod)).collect();
-    let unwanted = owned.iter().map(|pod| id(pod)).filter(|id| !wanted.contains_key(id)).collect::<Vec<_>>();
+    let current: BTreeSet<(String, String)> = owned
+        .iter()
+        .filter(|pod| is_current(pod))
+        .map(|pod| id(pod))
+        .collect();
+    let unwanted = owned
+        .iter()
+        .map(|pod| id(pod))
+        .filter(|id| !wanted.contains_key(id))
+        .collect::<Vec<_>>();
     for (namespace, name) in unwanted {
         cluster.delete(Resource::PODS, &namespace, &name);
     }
@@ -59,7 +74,12 @@ pub(super) fn reconcile(cluster: &mut Cluster) {
 }
 
 fn id(object: &Value) -> (String, String) {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let text = |field: &str| {
+        object["metadata"][field]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     (text("namespace"), text("name"))
 }
 
@@ -85,19 +105,29 @@ fn pod(daemon_set: &Value, node: &Value) -> Value {
 /// Whether a pod with this specification may be on this node, by its node selector and its affinity.
 fn is_selected(spec: &Value, node: &Value) -> bool {
     let labels = &node["metadata"]["labels"];
-    let has_labels = spec["nodeSelector"]
-        .as_object()
-        .is_none_or(|selector| selector.iter().all(|(name, value)| labels[name.as_str()] == *value));
-    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let has_labels = spec["nodeSelector"].as_object().is_none_or(|selector| {
+        selector
+            .iter()
+            .all(|(name, value)| labels[name.as_str()] == *value)
+    });
+    let required =
+        &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     let is_of_term = |term: &Value| {
-        term["matchExpressions"].as_array().is_some_and(|all| all.iter().all(|one| is_met(one, labels)))
+        term["matchExpressions"]
+            .as_array()
+            .is_some_and(|all| all.iter().all(|one| is_met(one, labels)))
     };
-    has_labels && required["nodeSelectorTerms"].as_array().is_none_or(|terms| terms.iter().any(is_of_term))
+    has_labels
+        && required["nodeSelectorTerms"]
+            .as_array()
+            .is_none_or(|terms| terms.iter().any(is_of_term))
 }
 
 fn is_met(requirement: &Value, labels: &Value) -> bool {
     let label = &labels[requirement["key"].as_str().unwrap_or_default()];
-    let has_value = requirement["values"].as_array().is_some_and(|values| values.contains(label));
+    let has_value = requirement["values"]
+        .as_array()
+        .is_some_and(|values| values.contains(label));
     match requirement["operator"].as_str() {
         Some("In") => has_value,
         Some("NotIn") => !has_value,

@@ -73,7 +73,9 @@ impl<'a> Fields<'a> {
     }
 
     fn texts(&self, number: u64) -> Vec<String> {
-        self.all(number).map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+        self.all(number)
+            .map(|value| String::from_utf8_lossy(value).into_owned())
+            .collect()
     }
 
     fn text(&self, number: u64) -> String {
@@ -83,7 +85,9 @@ impl<'a> Fields<'a> {
     /// The entries of a map.
     fn map(&self, number: u64, value: impl Fn(&[u8]) -> Value) -> Map<String, Value> {
         let entries = self.all(number).filter_map(Fields::of);
-        entries.map(|entry| (entry.text(1), value(entry.first(2).unwrap_or_default()))).collect()
+        entries
+            .map(|entry| (entry.text(1), value(entry.first(2).unwrap_or_default())))
+            .collect()
     }
 }
 
@@ -112,7 +116,10 @@ mod tests {
         assert_eq!(secret["metadata"]["namespace"], "b-c");
         assert_eq!(secret["metadata"]["labels"], json!({"x": "y-z"}));
         assert_eq!(secret["metadata"]["resourceVersion"], Value::Null);
-        assert_eq!((&secret["data"], &secret["type"]), (&json!({"data": "YWJj"}), &json!("t")));
+        assert_eq!(
+            (&secret["data"], &secret["type"]),
+            (&json!({"data": "YWJj"}), &json!("t"))
+        );
         for size in 0..bytes.len() {
             let _ = decode(&bytes[..size]);
         }
@@ -124,7 +131,10 @@ mod tests {
         let bytes = b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x1a\x0a\x03\x0a\x01a\x12\x13\x12\x0d\x0a\x01c\x12\x02im\x1a\x01x\x22\x01y\x52\x02n1";
         let pod = decode(bytes).unwrap();
         let containers = json!([{"name": "c", "image": "im", "command": ["x"], "args": ["y"]}]);
-        assert_eq!((&pod["metadata"]["name"], &pod["spec"]["nodeName"]), (&json!("a"), &json!("n1")));
+        assert_eq!(
+            (&pod["metadata"]["name"], &pod["spec"]["nodeName"]),
+            (&json!("a"), &json!("n1"))
+        );
         assert_eq!(pod["spec"]["containers"], containers);
     }
 }

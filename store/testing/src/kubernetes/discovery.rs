@@ -12,24 +12,35 @@ use super::{
 
 /// The version of Kubernetes whose answers it has.
 const VERSION: &str = "v1.36.2";
-const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+const VERBS: [&str; 7] = [
+    "create", "delete", "get", "list", "patch", "update", "watch",
+];
 
 /// The answer to a request for such a document; none if this is no path of one. `types` are the types that are there.
 pub(super) fn answer(path: &str, types: &[Resource]) -> Option<Response<Body>> {
     let mut versions: BTreeMap<String, Vec<Resource>> = BTreeMap::new();
     for resource in types {
-        versions.entry(resource.version_path()).or_default().push(*resource);
+        versions
+            .entry(resource.version_path())
+            .or_default()
+            .push(*resource);
     }
     let document = match path.trim_matches('/') {
-        "version" => json!({ "major": "1", "minor": "36", "gitVersion": VERSION, "platform": "linux/amd64" }),
+        "version" => {
+            json!({ "major": "1", "minor": "36", "gitVersion": VERSION, "platform": "linux/amd64" })
+        }
         "api" => json!({ "kind": "APIVersions", "versions": ["v1"] }),
         "apis" => {
             let groups: Vec<Value> = versions.keys().filter_map(|path| group(path)).collect();
             json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
         }
         "openapi/v3" => {
-            let link =
-                |path: &String| (path.clone(), json!({ "serverRelativeURL": format!("/openapi/v3/{path}") }));
+            let link = |path: &String| {
+                (
+                    path.clone(),
+                    json!({ "serverRelativeURL": format!("/openapi/v3/{path}") }),
+                )
+            };
             json!({ "paths": versions.keys().map(link).collect::<serde_json::Map<_, _>>() })
         }
         path => match path.strip_prefix("openapi/v3/") {
@@ -50,8 +61,10 @@ fn group(path: &str) -> Option<Value> {
 
 fn resource_list(types: &[Resource]) -> Value {
     let of_type = |resource: &Resource| {
-        let short_names: Vec<&str> =
-            Some(resource.short_name).into_iter().filter(|name| !name.is_empty()).collect();
+        let short_names: Vec<&str> = Some(resource.short_name)
+            .into_iter()
+            .filter(|name| !name.is_empty())
+            .collect();
         json!({
             "name": resource.plural, "singularName": resource.kind.to_lowercase(), "kind": resource.kind,
             "namespaced": resource.is_namespaced, "shortNames": short_names, "verbs": VERBS,
@@ -65,14 +78,25 @@ fn resource_list(types: &[Resource]) -> Value {
 /// Of `OpenAPI` only what clients look up before they write: that the server validates fields itself.
 fn parameters(version: &str, types: &[Resource]) -> Value {
     let of_type = |resource: &Resource| {
-        let place = if resource.is_namespaced { "namespaces/{namespace}/" } else { "" };
-        let (group, version) = resource.api_version.split_once('/').unwrap_or(("", resource.api_version));
+        let place = if resource.is_namespaced {
+            "namespaces/{namespace}/"
+        } else {
+            ""
+        };
+        let (group, version) = resource
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", resource.api_version));
         let operation = json!({
             "parameters": [{ "name": "fieldValidation", "in": "query", "schema": { "type": "string" } }],
             "responses": {},
             "x-kubernetes-group-version-kind": { "group": group, "version": version, "kind": resource.kind },
         });
-        let path = format!("/{}/{place}{}/{{name}}", resource.version_path(), resource.plural);
+        let path = format!(
+            "/{}/{place}{}/{{name}}",
+            resource.version_path(),
+            resource.plural
+        );
         (path, json!({ "patch": operation, "put": operation }))
     };
     let paths: serde_json::Map<_, _> = types.iter().map(of_type).collect();

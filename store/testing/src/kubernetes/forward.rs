@@ -30,7 +30,9 @@ const ERROR: u8 = 1;
 
 /// Namespace and name of the pod, if this is the path of a port-forward.
 pub(super) fn pod(path: &str) -> Option<(String, String)> {
-    let path = path.strip_prefix("/api/v1/namespaces/")?.strip_suffix("/portforward")?;
+    let path = path
+        .strip_prefix("/api/v1/namespaces/")?
+        .strip_suffix("/portforward")?;
     let (namespace, name) = path.split_once("/pods/")?;
     Some((namespace.to_owned(), name.to_owned()))
 }
@@ -50,7 +52,9 @@ where
         return status(404, "NotFound", &format!("pods \"{name}\" not found"));
     }
     let query = request.uri().query().unwrap_or_default();
-    let port = query.split('&').find_map(|pair| pair.strip_prefix("ports="));
+    let port = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("ports="));
     let Some(port) = port.and_then(|port| port.parse::<u16>().ok()) else {
         return status(400, "BadRequest", "query parameter \"ports\" is required");
     };
@@ -63,7 +67,10 @@ where
     headers.clear();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+    headers.insert(
+        header::SEC_WEBSOCKET_PROTOCOL,
+        HeaderValue::from_static(PROTOCOL),
+    );
     if let Ok(accepted) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) {
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, accepted);
     }
@@ -80,10 +87,18 @@ where
 fn key(headers: &HeaderMap) -> Option<HeaderValue> {
     let has = |name, value: &str| {
         let given = headers.get(name).and_then(|given| given.to_str().ok());
-        given.is_some_and(|given| given.split(',').any(|one| one.trim().eq_ignore_ascii_case(value)))
+        given.is_some_and(|given| {
+            given
+                .split(',')
+                .any(|one| one.trim().eq_ignore_ascii_case(value))
+        })
     };
-    let is_websocket = has(header::UPGRADE, "websocket") && has(header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL);
-    headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| is_websocket).cloned()
+    let is_websocket =
+        has(header::UPGRADE, "websocket") && has(header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL);
+    headers
+        .get(header::SEC_WEBSOCKET_KEY)
+        .filter(|_| is_websocket)
+        .cloned()
 }
 
 async fn forward(io: TokioIo<Upgraded>, port: u16, name: &str) -> tungstenite::Result<()> {

@@ -29,7 +29,11 @@ pub(super) fn answer(
             let cluster = shared.cluster.borrow();
             let cached = shared.cache.lock();
             let cached: &Cluster = cached.as_ref().unwrap_or(&cluster);
-            if query.version.parse().is_ok_and(|oldest: i64| oldest > cached.version) {
+            if query
+                .version
+                .parse()
+                .is_ok_and(|oldest: i64| oldest > cached.version)
+            {
                 return too_large_version(&query.version, cached.version);
             }
             (cached.version, Arc::new(cached.objects(resource)), None)
@@ -50,7 +54,11 @@ pub(super) fn answer(
             match cluster.objects_at(resource, version) {
                 Some(objects) => (version, Arc::new(objects), None),
                 None => {
-                    return status(410, "Expired", "The resourceVersion for the provided list is too old");
+                    return status(
+                        410,
+                        "Expired",
+                        "The resourceVersion for the provided list is too old",
+                    );
                 }
             }
         }
@@ -65,10 +73,17 @@ pub(super) fn answer(
         },
     };
     // A cache answers with everything.
-    let limit = if is_cached && has_cache { 0 } else { query.limit };
+    let limit = if is_cached && has_cache {
+        0
+    } else {
+        query.limit
+    };
     let (page, last) = page(&objects, query, limit, after);
-    let left =
-        last.as_ref().map_or(0, |last| objects.range((Bound::Excluded(last), Bound::Unbounded)).count());
+    let left = last.as_ref().map_or(0, |last| {
+        objects
+            .range((Bound::Excluded(last), Bound::Unbounded))
+            .count()
+    });
     let mut metadata = serde_json::json!({ "resourceVersion": version.to_string() });
     if let Some(last) = last.filter(|_| left > 0) {
         metadata["continue"] = format!("{version}/{}/{}", last.0, last.1).into();
@@ -95,11 +110,19 @@ pub(super) fn answer(
 }
 
 /// The objects of one page, and the last one considered if there was a limit.
-fn page(objects: &Objects, query: &Query, limit: usize, after: Option<Id>) -> (Vec<Arc<str>>, Option<Id>) {
+fn page(
+    objects: &Objects,
+    query: &Query,
+    limit: usize,
+    after: Option<Id>,
+) -> (Vec<Arc<str>>, Option<Id>) {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut page = Vec::new();
     for (id, json) in objects.range((from, Bound::Unbounded)) {
-        let is_of_namespace = query.namespace.as_ref().is_none_or(|namespace| *namespace == id.0);
+        let is_of_namespace = query
+            .namespace
+            .as_ref()
+            .is_none_or(|namespace| *namespace == id.0);
         if is_of_namespace && query.selects(json) {
             page.push(Arc::clone(json));
             if page.len() == limit {
@@ -114,7 +137,10 @@ fn page(objects: &Objects, query: &Query, limit: usize, after: Option<Id>) -> (V
 fn parse_token(token: &str) -> Option<(i64, Id)> {
     let mut parts = token.splitn(3, '/');
     let version = parts.next()?.parse().ok()?;
-    Some((version, (parts.next()?.to_owned(), parts.next()?.to_owned())))
+    Some((
+        version,
+        (parts.next()?.to_owned(), parts.next()?.to_owned()),
+    ))
 }
 
 /// An object in the form of a watch, with its `kind`.

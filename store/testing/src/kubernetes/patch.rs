@@ -39,9 +39,13 @@ pub(super) fn strategic_merge(object: &mut Value, patch: Value) -> Result<(), St
             }
             Value::Null => drop(object.remove(&name)),
             Value::Array(items) => {
-                let list = object.entry(name.clone()).or_insert_with(|| Value::Array(Vec::new()));
+                let list = object
+                    .entry(name.clone())
+                    .or_insert_with(|| Value::Array(Vec::new()));
                 match list {
-                    Value::Array(list) if items.iter().all(|item| key_of(&name, item).is_some()) => {
+                    Value::Array(list)
+                        if items.iter().all(|item| key_of(&name, item).is_some()) =>
+                    {
                         merge_items(&name, list, items)?;
                     }
                     _ => *list = Value::Array(items),
@@ -76,9 +80,13 @@ pub(super) fn apply(object: &mut Value, before: &Value, now: &Value) {
 }
 
 fn remove_left_out(object: &mut Value, before: &Value, now: &Value) {
-    let (Some(fields), Some(before)) = (object.as_object_mut(), before.as_object()) else { return };
+    let (Some(fields), Some(before)) = (object.as_object_mut(), before.as_object()) else {
+        return;
+    };
     for (name, was) in before {
-        let Some(field) = fields.get_mut(name) else { continue };
+        let Some(field) = fields.get_mut(name) else {
+            continue;
+        };
         match (was, now.get(name)) {
             (Value::Object(_), now) if !is_atomic(name) => {
                 remove_left_out(field, was, now.unwrap_or(&Value::Null));
@@ -91,11 +99,19 @@ fn remove_left_out(object: &mut Value, before: &Value, now: &Value) {
                 let Value::Array(list) = field else { continue };
                 let counterpart = |item: &Value, among: &Value| {
                     let key = key_of(name, item)?;
-                    among.as_array()?.iter().find(|other| key_of(name, other) == Some(key)).cloned()
+                    among
+                        .as_array()?
+                        .iter()
+                        .find(|other| key_of(name, other) == Some(key))
+                        .cloned()
                 };
                 list.retain_mut(|item| {
-                    let Some(was) = counterpart(item, &Value::Array(was.clone())) else { return true };
-                    let Some(now) = counterpart(item, now) else { return false };
+                    let Some(was) = counterpart(item, &Value::Array(was.clone())) else {
+                        return true;
+                    };
+                    let Some(now) = counterpart(item, now) else {
+                        return false;
+                    };
                     remove_left_out(item, &was, &now);
                     true
                 });
@@ -115,9 +131,14 @@ fn set_applied(field: &str, object: &mut Value, now: &Value) {
                 }
             }
         }
-        (Value::Array(list), Value::Array(now)) if now.iter().all(|item| key_of(field, item).is_some()) => {
+        (Value::Array(list), Value::Array(now))
+            if now.iter().all(|item| key_of(field, item).is_some()) =>
+        {
             for item in now {
-                match list.iter_mut().find(|known| key_of(field, known) == key_of(field, item)) {
+                match list
+                    .iter_mut()
+                    .find(|known| key_of(field, known) == key_of(field, item))
+                {
                     Some(known) => set_applied("", known, item),
                     None => list.push(item.clone()),
                 }
@@ -135,9 +156,12 @@ fn is_atomic(field: &str) -> bool {
 /// The value by which an item of a list is found; none for lists that are replaced as a whole.
 fn key_of<'a>(field: &str, item: &'a Value) -> Option<&'a Value> {
     let key = match field {
-        "containers" | "initContainers" | "ephemeralContainers" | "env" | "volumes" | "imagePullSecrets" => {
-            "name"
-        }
+        "containers"
+        | "initContainers"
+        | "ephemeralContainers"
+        | "env"
+        | "volumes"
+        | "imagePullSecrets" => "name",
         "volumeMounts" => "mountPath",
         "ports" if item.get("containerPort").is_some() => "containerPort",
         "ports" => "port",
@@ -154,7 +178,9 @@ fn object_of(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
-    value.as_object_mut().unwrap_or_else(|| unreachable!("it is an object now"))
+    value
+        .as_object_mut()
+        .unwrap_or_else(|| unreachable!("it is an object now"))
 }
 
 #[cfg(test)]
@@ -166,14 +192,19 @@ mod tests {
     #[test]
     fn merge_patch_sets_and_removes_fields() {
         let mut object = json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "list": [1, 2]});
-        merge(&mut object, json!({"metadata": {"labels": {"a": null, "c": "3"}}, "list": [3]}));
-        assert_eq!(object, json!({"metadata": {"labels": {"b": "2", "c": "3"}}, "list": [3]}));
+        merge(
+            &mut object,
+            json!({"metadata": {"labels": {"a": null, "c": "3"}}, "list": [3]}),
+        );
+        assert_eq!(
+            object,
+            json!({"metadata": {"labels": {"b": "2", "c": "3"}}, "list": [3]})
+        );
     }
 
     #[test]
     fn strategic_patch_merges_lists_by_key() {
-        let mut object =
-            json!({"containers": [{"name": "a", "image": "1", "args": ["x"]}, {"name": "b"}], "terms": [1]});
+        let mut object = json!({"containers": [{"name": "a", "image": "1", "args": ["x"]}, {"name": "b"}], "terms": [1]});
         let patch = json!({
             "$setElementOrder/containers": [{"name": "a"}],
             "containers": [{"name": "a", "args": ["y"]}, {"name": "b", "$patch": "delete"}, {"name": "c"}],
@@ -182,7 +213,9 @@ mod tests {
         strategic_merge(&mut object, patch).unwrap();
         let merged = json!([{"name": "a", "image": "1", "args": ["y"]}, {"name": "c"}]);
         assert_eq!(object, json!({"containers": merged, "terms": [2]}));
-        assert!(strategic_merge(&mut object, json!({"$deleteFromPrimitiveList/args": ["y"]})).is_err());
+        assert!(
+            strategic_merge(&mut object, json!({"$deleteFromPrimitiveList/args": ["y"]})).is_err()
+        );
     }
 
     #[test]

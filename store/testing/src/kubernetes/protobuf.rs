@@ -43,44 +43,77 @@ impl Message {
 
     /// A string that may be missing.
     fn optional(self, field: u64, value: &Value) -> Self {
-        if value.is_null() { self } else { self.text(field, value) }
+        if value.is_null() {
+            self
+        } else {
+            self.text(field, value)
+        }
     }
 
     fn texts(self, field: u64, values: &Value) -> Self {
-        items(values).iter().fold(self, |message, value| message.text(field, value))
+        items(values)
+            .iter()
+            .fold(self, |message, value| message.text(field, value))
     }
 
     fn number(mut self, field: u64, value: &Value) -> Self {
-        let number = value.as_u64().unwrap_or_else(|| u64::from(value.as_bool().unwrap_or_default()));
+        let number = value
+            .as_u64()
+            .unwrap_or_else(|| u64::from(value.as_bool().unwrap_or_default()));
         self.varint(field << 3);
         self.varint(number);
         self
     }
 
     fn optional_number(self, field: u64, value: &Value) -> Self {
-        if value.is_null() { self } else { self.number(field, value) }
+        if value.is_null() {
+            self
+        } else {
+            self.number(field, value)
+        }
     }
 
     fn map(self, field: u64, value: &Value) -> Self {
-        value.as_object().into_iter().flatten().fold(self, |message, (key, value)| {
-            message.message(field, &Self::default().bytes(1, key.as_bytes()).text(2, value))
-        })
+        value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .fold(self, |message, (key, value)| {
+                message.message(
+                    field,
+                    &Self::default().bytes(1, key.as_bytes()).text(2, value),
+                )
+            })
     }
 
     fn each(self, field: u64, values: &Value, encode: impl Fn(&Value) -> Self) -> Self {
-        items(values).iter().fold(self, |message, value| message.message(field, &encode(value)))
+        items(values).iter().fold(self, |message, value| {
+            message.message(field, &encode(value))
+        })
     }
 
     /// A message that may be missing.
     fn one(self, field: u64, value: &Value, encode: impl Fn(&Value) -> Self) -> Self {
-        if value.is_null() { self } else { self.message(field, &encode(value)) }
+        if value.is_null() {
+            self
+        } else {
+            self.message(field, &encode(value))
+        }
     }
 
     fn time(self, field: u64, value: &Value) -> Self {
-        let Some(time) = value.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok()) else {
+        let Some(time) = value
+            .as_str()
+            .and_then(|text| text.parse::<jiff::Timestamp>().ok())
+        else {
             return self;
         };
-        self.message(field, &Self::default().number(1, &time.as_second().into()).number(2, &0.into()))
+        self.message(
+            field,
+            &Self::default()
+                .number(1, &time.as_second().into())
+                .number(2, &0.into()),
+        )
     }
 }
 
@@ -100,10 +133,19 @@ pub(super) fn list(resource: Resource, metadata: &Value, objects: &[&str]) -> Ve
         .text(2, &metadata["resourceVersion"])
         .text(3, &metadata["continue"])
         .optional_number(4, &metadata["remainingItemCount"]);
-    let list = objects.iter().fold(Message::default().message(1, &head), |list, json| {
-        list.message(2, &object(resource, &serde_json::from_str(json).unwrap_or_default()))
-    });
-    enveloped(resource.api_version, &format!("{}List", resource.kind), &list)
+    let list = objects
+        .iter()
+        .fold(Message::default().message(1, &head), |list, json| {
+            list.message(
+                2,
+                &object(resource, &serde_json::from_str(json).unwrap_or_default()),
+            )
+        });
+    enveloped(
+        resource.api_version,
+        &format!("{}List", resource.kind),
+        &list,
+    )
 }
 
 /// An event of a watch, after its size.
@@ -111,10 +153,15 @@ pub(super) fn event(resource: Resource, event: &str, json: &str) -> Vec<u8> {
     let value = serde_json::from_str(json).unwrap_or_default();
     let object = match event {
         "ERROR" => status(&value),
-        _ => enveloped(resource.api_version, resource.kind, &object(resource, &value)),
+        _ => enveloped(
+            resource.api_version,
+            resource.kind,
+            &object(resource, &value),
+        ),
     };
-    let Message(event) =
-        Message::default().bytes(1, event.as_bytes()).message(2, &Message::default().bytes(1, &object));
+    let Message(event) = Message::default()
+        .bytes(1, event.as_bytes())
+        .message(2, &Message::default().bytes(1, &object));
     let size = u32::try_from(event.len()).unwrap_or(u32::MAX);
     [&size.to_be_bytes()[..], &event].concat()
 }
@@ -123,7 +170,10 @@ pub(super) fn event(resource: Resource, event: &str, json: &str) -> Vec<u8> {
 pub(super) fn status(status: &Value) -> Vec<u8> {
     let details = |details: &Value| {
         let cause = |cause: &Value| {
-            Message::default().text(1, &cause["reason"]).text(2, &cause["message"]).text(3, &cause["field"])
+            Message::default()
+                .text(1, &cause["reason"])
+                .text(2, &cause["message"])
+                .text(3, &cause["field"])
         };
         Message::default().each(4, &details["causes"], cause)
     };
@@ -138,8 +188,14 @@ pub(super) fn status(status: &Value) -> Vec<u8> {
 }
 
 fn enveloped(api_version: &str, kind: &str, message: &Message) -> Vec<u8> {
-    let type_meta = Message::default().bytes(1, api_version.as_bytes()).bytes(2, kind.as_bytes());
-    let answer = Message::default().message(1, &type_meta).message(2, message).bytes(3, b"").bytes(4, b"");
+    let type_meta = Message::default()
+        .bytes(1, api_version.as_bytes())
+        .bytes(2, kind.as_bytes());
+    let answer = Message::default()
+        .message(1, &type_meta)
+        .message(2, message)
+        .bytes(3, b"")
+        .bytes(4, b"");
     [MAGIC, &answer.0].concat()
 }
 
@@ -169,7 +225,10 @@ fn metadata_of(metadata: &Value) -> Message {
             .text(3, &entry["apiVersion"])
             .time(4, &entry["time"])
             .text(6, &entry["fieldsType"])
-            .message(7, &Message::default().bytes(1, entry["fieldsV1"].to_string().as_bytes()))
+            .message(
+                7,
+                &Message::default().bytes(1, entry["fieldsV1"].to_string().as_bytes()),
+            )
             .text(8, &entry["subresource"])
     };
     Message::default()
@@ -235,8 +294,11 @@ fn service(message: Message, object: &Value) -> Message {
             .text(2, &ingress["hostname"])
             .optional(3, &ingress["ipMode"])
     };
-    let load_balancer = Message::default().each(1, &object["status"]["loadBalancer"]["ingress"], ingress);
-    message.message(2, &spec).message(3, &Message::default().message(1, &load_balancer))
+    let load_balancer =
+        Message::default().each(1, &object["status"]["loadBalancer"]["ingress"], ingress);
+    message
+        .message(2, &spec)
+        .message(3, &Message::default().message(1, &load_balancer))
 }
 
 fn endpoint_slice(message: Message, object: &Value) -> Message {
@@ -266,7 +328,11 @@ fn endpoint_slice(message: Message, object: &Value) -> Message {
             .optional(6, &endpoint["nodeName"])
             .optional(7, &endpoint["zone"])
             .one(8, &endpoint["hints"], |hints| {
-                Message::default().each(1, &hints["forZones"], hint).each(2, &hints["forNodes"], hint)
+                Message::default().each(1, &hints["forZones"], hint).each(
+                    2,
+                    &hints["forNodes"],
+                    hint,
+                )
             })
     };
     let port = |port: &Value| {
@@ -285,9 +351,16 @@ fn endpoint_slice(message: Message, object: &Value) -> Message {
 fn node(message: Message, object: &Value) -> Message {
     let (spec, status) = (&object["spec"], &object["status"]);
     let taint = |taint: &Value| {
-        Message::default().text(1, &taint["key"]).text(2, &taint["value"]).text(3, &taint["effect"])
+        Message::default()
+            .text(1, &taint["key"])
+            .text(2, &taint["value"])
+            .text(3, &taint["effect"])
     };
-    let address = |address: &Value| Message::default().text(1, &address["type"]).text(2, &address["address"]);
+    let address = |address: &Value| {
+        Message::default()
+            .text(1, &address["type"])
+            .text(2, &address["address"])
+    };
     let info = |info: &Value| {
         Message::default()
             .text(1, &info["machineID"])
@@ -308,6 +381,8 @@ fn node(message: Message, object: &Value) -> Message {
         .number(4, &spec["unschedulable"])
         .each(5, &spec["taints"], taint)
         .texts(7, &spec["podCIDRs"]);
-    let status = Message::default().each(5, &status["addresses"], address).one(7, &status["nodeInfo"], info);
+    let status = Message::default()
+        .each(5, &status["addresses"], address)
+        .one(7, &status["nodeInfo"], info);
     message.message(2, &spec).message(3, &status)
 }

@@ -34,7 +34,11 @@ impl Query {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
-            let number = || value.parse::<u64>().map_err(|error| format!("{name}: {error}"));
+            let number = || {
+                value
+                    .parse::<u64>()
+                    .map_err(|error| format!("{name}: {error}"))
+            };
             match name {
                 "watch" => query.is_watch = value == "true",
                 "allowWatchBookmarks" => query.bookmarks = value == "true",

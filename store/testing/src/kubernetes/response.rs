@@ -37,14 +37,19 @@ impl Encoding {
 
     /// The same for a type that has no protobuf.
     pub(super) const fn without_protobuf(self) -> Self {
-        Self { is_protobuf: false, ..self }
+        Self {
+            is_protobuf: false,
+            ..self
+        }
     }
 }
 
 /// An answer with any content.
 pub(super) fn with_media_type(media_type: &'static str, body: &str) -> Response<Body> {
     let mut response = with_body(Full::new(Bytes::copy_from_slice(body.as_bytes())).boxed_unsync());
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
 }
 
@@ -56,13 +61,21 @@ pub(super) fn encoded(body: Vec<u8>, encoding: Encoding) -> Response<Body> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(body).and_then(|()| encoder.finish())
     };
-    let body = if is_compressed { compress(&body).unwrap_or_default() } else { body };
+    let body = if is_compressed {
+        compress(&body).unwrap_or_default()
+    } else {
+        body
+    };
     let mut response = with_body(Full::new(Bytes::from(body)).boxed_unsync());
     if is_compressed {
-        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     if encoding.is_protobuf {
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
     }
     response
 }
@@ -70,10 +83,15 @@ pub(super) fn encoded(body: Vec<u8>, encoding: Encoding) -> Response<Body> {
 /// An answer with an error in protobuf, if it has a `Status`.
 pub(super) async fn status_in_protobuf(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
-    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let body = body
+        .collect()
+        .await
+        .map(Collected::to_bytes)
+        .unwrap_or_default();
     let body = match serde_json::from_slice(&body) {
         Ok(status) => {
-            head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+            head.headers
+                .insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
             protobuf::status(&status).into()
         }
         Err(_) => body,
@@ -109,7 +127,8 @@ pub(super) fn status_text(code: u16, reason: &str, message: &str) -> String {
 /// An answer with a `Status` object.
 pub(super) fn status(code: u16, reason: &str, message: &str) -> Response<Body> {
     let mut response = json_answer(status_text(code, reason, message));
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
 }
 
@@ -126,7 +145,8 @@ pub(super) fn with_body(body: Body) -> Response<Body> {
 
 /// The answer to an unknown path, which is no `Status` object.
 pub(super) fn not_found() -> Response<Body> {
-    let mut response = Response::new(Full::new(Bytes::from_static(b"404 page not found\n")).boxed_unsync());
+    let mut response =
+        Response::new(Full::new(Bytes::from_static(b"404 page not found\n")).boxed_unsync());
     *response.status_mut() = StatusCode::NOT_FOUND;
     response
 }

@@ -24,8 +24,13 @@ impl Selector {
         if text.is_empty() {
             return Ok(Self::default());
         }
-        let term = text.split_once("!=").map(|(field, value)| (field, false, value));
-        let term = term.or_else(|| text.split_once('=').map(|(field, value)| (field, true, value)));
+        let term = text
+            .split_once("!=")
+            .map(|(field, value)| (field, false, value));
+        let term = term.or_else(|| {
+            text.split_once('=')
+                .map(|(field, value)| (field, true, value))
+        });
         let known = term.and_then(|(field, is_equal, value)| {
             let (_, pointer) = FIELDS.into_iter().find(|(name, _)| *name == field)?;
             Some((pointer, is_equal, value.trim_start_matches('=').to_owned()))
@@ -41,8 +46,15 @@ impl Selector {
     }
 
     pub(super) fn matches(&self, object: &Value) -> bool {
-        let Some((pointer, is_equal, value)) = &self.field else { return true };
-        (object.pointer(pointer).and_then(Value::as_str).unwrap_or_default() == value) == *is_equal
+        let Some((pointer, is_equal, value)) = &self.field else {
+            return true;
+        };
+        (object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            == value)
+            == *is_equal
     }
 }
 
@@ -59,13 +71,15 @@ enum Requirement {
 impl LabelSelector {
     pub(super) fn parse(text: &str) -> Self {
         let terms = text.split(',').filter(|term| !term.is_empty());
-        let requirements = terms.map(|term| match (term.strip_prefix('!'), term.split_once('=')) {
-            (Some(name), _) => Requirement::Absent(name.to_owned()),
-            (None, term) => {
-                let (name, value) = term.unwrap_or_default();
-                Requirement::Equal(name.to_owned(), value.to_owned())
-            }
-        });
+        let requirements = terms.map(
+            |term| match (term.strip_prefix('!'), term.split_once('=')) {
+                (Some(name), _) => Requirement::Absent(name.to_owned()),
+                (None, term) => {
+                    let (name, value) = term.unwrap_or_default();
+                    Requirement::Equal(name.to_owned(), value.to_owned())
+                }
+            },
+        );
         Self(requirements.collect())
     }
 

@@ -35,17 +35,20 @@ use crate::Authority;
 
 /// With the authority's server certificate. A client may show a certificate of the authority.
 pub(super) fn acceptor(authority: &Authority) -> io::Result<TlsAcceptor> {
-    let chain = CertificateDer::pem_file_iter(authority.file("server.pem")).map_err(io::Error::other)?;
+    let chain =
+        CertificateDer::pem_file_iter(authority.file("server.pem")).map_err(io::Error::other)?;
     let chain = chain.collect::<Result<_, _>>().map_err(io::Error::other)?;
-    let key = PrivateKeyDer::from_pem_file(authority.file("server-key.pem")).map_err(io::Error::other)?;
+    let key =
+        PrivateKeyDer::from_pem_file(authority.file("server-key.pem")).map_err(io::Error::other)?;
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
     let ca = CertificateDer::from_pem_file(authority.file("ca.pem")).map_err(io::Error::other)?;
     roots.add(ca).map_err(io::Error::other)?;
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()
-        .map_err(io::Error::other)?;
+    let clients =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .allow_unauthenticated()
+            .build()
+            .map_err(io::Error::other)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
@@ -63,7 +66,9 @@ pub(super) async fn serve(
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<()>,
 ) {
-    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+        return;
+    };
     let mut is_cut = shared.is_cut.subscribe();
     // Dropped with this task, which closes every connection.
     let mut connections = JoinSet::new();
@@ -90,8 +95,13 @@ pub(super) async fn serve(
             Some(acceptor) => {
                 connections.spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                        let client = shown.map(|certificate| ClientCertificate(certificate.to_vec()));
+                        let shown = stream
+                            .get_ref()
+                            .1
+                            .peer_certificates()
+                            .and_then(<[_]>::first);
+                        let client =
+                            shown.map(|certificate| ClientCertificate(certificate.to_vec()));
                         connection(TokioIo::new(stream), client, shared).await;
                     }
                 });

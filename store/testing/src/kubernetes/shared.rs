@@ -39,14 +39,25 @@ pub struct Exchange {
 
 impl Exchange {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
-        let text =
-            |name| request.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into());
+        let text = |name| {
+            request
+                .headers()
+                .get(name)
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into())
+        };
         Self {
-            path: request.uri().path_and_query().map(ToString::to_string).unwrap_or_default(),
+            path: request
+                .uri()
+                .path_and_query()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
             user_agent: text(header::USER_AGENT).unwrap_or_default(),
             accept: text(header::ACCEPT).unwrap_or_default(),
             accept_encoding: text(header::ACCEPT_ENCODING).unwrap_or_default(),
-            client_certificate: request.extensions().get().map(|ClientCertificate(der)| der.clone()),
+            client_certificate: request
+                .extensions()
+                .get()
+                .map(|ClientCertificate(der)| der.clone()),
             received: Instant::now(),
             bytes: AtomicUsize::new(0),
         }

@@ -53,10 +53,16 @@ pub(super) fn answer(
 ) -> Response<Body> {
     let is_protobuf = encoding.is_protobuf && protobuf::has(resource);
     let Ok(version) = query.version.parse() else {
-        return status(400, "BadRequest", "this server wants the resourceVersion of a list");
+        return status(
+            400,
+            "BadRequest",
+            "this server wants the resourceVersion of a list",
+        );
     };
     let longest = shared.faults.lock().longest_watch;
-    let wanted = query.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+    let wanted = query
+        .timeout_seconds
+        .map_or(DEFAULT_TIMEOUT, Duration::from_secs);
     let watch = Watch {
         shared: Arc::clone(shared),
         cluster: shared.cluster.subscribe(),
@@ -73,12 +79,18 @@ pub(super) fn answer(
     let frames = stream::unfold((watch, exchange), async |(mut watch, exchange)| {
         let events = watch.next().await?;
         exchange.add_bytes(events.len());
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(events))), (watch, exchange)))
+        Some((
+            Ok::<_, Infallible>(Frame::data(Bytes::from(events))),
+            (watch, exchange),
+        ))
     });
     let mut response = with_body(StreamBody::new(frames).boxed_unsync());
     if is_protobuf {
-        let media_type = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+        let media_type =
+            HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, media_type);
     }
     response
 }
@@ -111,27 +123,45 @@ impl Watch {
     fn news(&mut self) -> Vec<u8> {
         let (resource, is_protobuf) = (self.resource, self.is_protobuf);
         let event = |event: &str, object: &str| event_of(resource, is_protobuf, event, object);
-        if self.shared.faults.lock().expired.remove(self.resource.plural) {
+        if self
+            .shared
+            .faults
+            .lock()
+            .expired
+            .remove(self.resource.plural)
+        {
             self.is_over = true;
             return event("ERROR", &status_text(410, "Expired", "as this test wants"));
         }
-        let false_events = self.shared.faults.lock().events.remove(self.resource.plural);
+        let false_events = self
+            .shared
+            .faults
+            .lock()
+            .events
+            .remove(self.resource.plural);
         if let Some(false_events) = false_events {
             let object = |json: &str| with_kind(self.resource, json);
-            return false_events.iter().flat_map(|(name, json)| event(name, &object(json))).collect();
+            return false_events
+                .iter()
+                .flat_map(|(name, json)| event(name, &object(json)))
+                .collect();
         }
         let cluster = self.cluster.borrow_and_update();
         let Some(happened) = cluster.after(self.resource, self.version) else {
             self.is_over = true;
-            let message = format!("too old resource version: {} ({})", self.version, cluster.version);
+            let message = format!(
+                "too old resource version: {} ({})",
+                self.version, cluster.version
+            );
             return event("ERROR", &status_text(410, "Expired", &message));
         };
         self.searched = cluster.version;
         let mut events = Vec::new();
         for one in happened {
             self.version = one.version;
-            let is_selected =
-                |json: &Option<Arc<str>>| json.as_ref().is_some_and(|json| self.query.selects(json));
+            let is_selected = |json: &Option<Arc<str>>| {
+                json.as_ref().is_some_and(|json| self.query.selects(json))
+            };
             let ObjectChange { before, after, .. } = &one;
             let (name, json) = match (is_selected(before), is_selected(after)) {
                 (false, false) => continue,
@@ -146,9 +176,13 @@ impl Watch {
     }
 
     fn bookmark(&self) -> Vec<u8> {
-        let object =
-            json!({ "metadata": { "resourceVersion": self.version.to_string(), "creationTimestamp": null } });
-        event_of(self.resource, self.is_protobuf, "BOOKMARK", &with_kind(self.resource, &object.to_string()))
+        let object = json!({ "metadata": { "resourceVersion": self.version.to_string(), "creationTimestamp": null } });
+        event_of(
+            self.resource,
+            self.is_protobuf,
+            "BOOKMARK",
+            &with_kind(self.resource, &object.to_string()),
+        )
     }
 }
 

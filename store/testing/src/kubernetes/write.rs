@@ -55,10 +55,16 @@ impl ObjectRequest<'_> {
             (&Method::POST, None) => {
                 let mut object = self.json()?;
                 if object["metadata"]["name"].is_null() {
-                    let prefix = object["metadata"]["generateName"].as_str().unwrap_or_default().to_owned();
+                    let prefix = object["metadata"]["generateName"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .to_owned();
                     object["metadata"]["name"] = format!("{prefix}{}", cluster.version).into();
                 }
-                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                let name = object["metadata"]["name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
                 if self.stored(cluster, &name).is_some() {
                     let message = format!("{} \"{name}\" already exists", resource.plural);
                     return Err((409, "AlreadyExists", message));
@@ -88,7 +94,13 @@ impl ObjectRequest<'_> {
                 cluster.delete(resource, self.namespace(), name);
                 return Ok((200, text));
             }
-            _ => return Err((405, "MethodNotAllowed", "this server does not do that".to_owned())),
+            _ => {
+                return Err((
+                    405,
+                    "MethodNotAllowed",
+                    "this server does not do that".to_owned(),
+                ));
+            }
         };
         Ok((code, self.shown(cluster, name.unwrap_or_default())?))
     }
@@ -99,7 +111,12 @@ impl ObjectRequest<'_> {
         if self.media_type == "application/apply-patch+yaml" {
             let manager = self.parameter("fieldManager").unwrap_or_default();
             let applied_before = cluster.set_applied(
-                (self.target.resource, self.namespace().to_owned(), name.to_owned(), manager),
+                (
+                    self.target.resource,
+                    self.namespace().to_owned(),
+                    name.to_owned(),
+                    manager,
+                ),
                 patch.clone(),
             );
             let mut object = before.clone().unwrap_or_else(|| json!({}));
@@ -112,7 +129,8 @@ impl ObjectRequest<'_> {
         match self.media_type {
             "application/merge-patch+json" => patch::merge(&mut object, patch),
             "application/strategic-merge-patch+json" => {
-                patch::strategic_merge(&mut object, patch).map_err(|problem| (400, "BadRequest", problem))?;
+                patch::strategic_merge(&mut object, patch)
+                    .map_err(|problem| (400, "BadRequest", problem))?;
             }
             other => {
                 return Err((
@@ -132,8 +150,15 @@ impl ObjectRequest<'_> {
         if self.target.resource.is_namespaced {
             metadata["namespace"] = self.namespace().into();
         }
-        for field in ["uid", "creationTimestamp", "generation", "resourceVersion", "managedFields"] {
-            metadata[field] = before.map_or(Value::Null, |before| before["metadata"][field].clone());
+        for field in [
+            "uid",
+            "creationTimestamp",
+            "generation",
+            "resourceVersion",
+            "managedFields",
+        ] {
+            metadata[field] =
+                before.map_or(Value::Null, |before| before["metadata"][field].clone());
         }
         if let Some(before) = before {
             object["kind"] = before["kind"].clone();
@@ -143,8 +168,9 @@ impl ObjectRequest<'_> {
             }
         }
         let is_same_spec = before.is_some_and(|before| before["spec"] == object["spec"]);
-        let generation =
-            before.and_then(|before| before["metadata"]["generation"].as_i64()).unwrap_or_default();
+        let generation = before
+            .and_then(|before| before["metadata"]["generation"].as_i64())
+            .unwrap_or_default();
         object["metadata"]["generation"] = (generation + i64::from(!is_same_spec)).into();
         cluster.put(self.target.resource, object);
     }
@@ -169,7 +195,8 @@ impl ObjectRequest<'_> {
 
     fn found(&self, cluster: &Cluster, name: &str) -> Result<Value, Refusal> {
         let message = || format!("{} \"{name}\" not found", self.target.resource.plural);
-        self.stored(cluster, name).ok_or_else(|| (404, "NotFound", message()))
+        self.stored(cluster, name)
+            .ok_or_else(|| (404, "NotFound", message()))
     }
 
     fn shown(&self, cluster: &Cluster, name: &str) -> Result<String, Refusal> {
@@ -177,8 +204,13 @@ impl ObjectRequest<'_> {
     }
 
     fn parameter(&self, name: &str) -> Option<String> {
-        let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
-        let value = pairs.into_iter().find_map(|(known, value)| (known == name).then_some(value))?;
+        let pairs = self
+            .query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='));
+        let value = pairs
+            .into_iter()
+            .find_map(|(known, value)| (known == name).then_some(value))?;
         Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
     }
 }

@@ -37,7 +37,9 @@ pub(super) struct Wire {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("revision", &self.revision()).finish_non_exhaustive()
+        f.debug_struct("MemoryStore")
+            .field("revision", &self.revision())
+            .finish_non_exhaustive()
     }
 }
 
@@ -56,8 +58,15 @@ impl MemoryStore {
     /// Creates an empty store with faults.
     pub fn with_faults(faults: Faults) -> Self {
         let state = Mutex::new(State::default());
-        let shared = Shared { state, chance: Chance::new(faults), changed: watch::Sender::new(()) };
-        Self { shared: Arc::new(shared), wire: Arc::new(Wire::new()) }
+        let shared = Shared {
+            state,
+            chance: Chance::new(faults),
+            changed: watch::Sender::new(()),
+        };
+        Self {
+            shared: Arc::new(shared),
+            wire: Arc::new(Wire::new()),
+        }
     }
 
     /// Disables random faults from now on.
@@ -68,7 +77,10 @@ impl MemoryStore {
     /// Another client of the same store, with its own connection.
     #[must_use]
     pub fn another_client(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), wire: Arc::new(Wire::new()) }
+        Self {
+            shared: Arc::clone(&self.shared),
+            wire: Arc::new(Wire::new()),
+        }
     }
 
     /// This client as a trait object.
@@ -118,7 +130,11 @@ impl MemoryStore {
 
     pub(super) async fn reach(&self) -> Result<(), StoreError> {
         self.shared.chance.delay().await;
-        if *self.wire.is_cut.borrow() { Err(unreachable()) } else { Ok(()) }
+        if *self.wire.is_cut.borrow() {
+            Err(unreachable())
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) async fn transact_now(&self, transaction: Transaction) -> Result<i64, StoreError> {
@@ -126,7 +142,9 @@ impl MemoryStore {
         if let Some(condition) = transaction.conditions.first()
             && self.shared.chance.occurs(|faults| faults.conflict)
         {
-            return Err(StoreError::Conflict { key: Condition::key(condition).to_owned() });
+            return Err(StoreError::Conflict {
+                key: Condition::key(condition).to_owned(),
+            });
         }
         let result = self.with(|state, _| state.transact(transaction));
         if self.shared.chance.occurs(|faults| faults.lost_answer) {
@@ -145,16 +163,25 @@ impl MemoryStore {
             self.compact();
         }
         let reason = format!("the watch of {prefix} broke");
-        Err(StoreError::Unavailable { endpoint: "memory".to_owned(), reason })
+        Err(StoreError::Unavailable {
+            endpoint: "memory".to_owned(),
+            reason,
+        })
     }
 }
 
 pub(super) fn unreachable() -> StoreError {
-    StoreError::Unavailable { endpoint: "memory".to_owned(), reason: "the wire is cut".to_owned() }
+    StoreError::Unavailable {
+        endpoint: "memory".to_owned(),
+        reason: "the wire is cut".to_owned(),
+    }
 }
 
 impl Wire {
     fn new() -> Self {
-        Self { is_cut: watch::Sender::new(false), breaks: watch::Sender::new(()) }
+        Self {
+            is_cut: watch::Sender::new(false),
+            breaks: watch::Sender::new(()),
+        }
     }
 }

@@ -49,7 +49,10 @@ impl State {
     }
 
     pub(super) fn list(&self, prefix: &str) -> Snapshot {
-        let below = self.entries.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        let below = self
+            .entries
+            .range(prefix.to_owned()..)
+            .take_while(|(key, _)| key.starts_with(prefix));
         Snapshot {
             revision: self.revision,
             entries: below.map(|(_, entry)| entry.clone()).collect(),
@@ -60,14 +63,25 @@ impl State {
     /// The next transaction after `revision` with changes below `prefix`.
     pub(super) fn after(&self, prefix: &str, revision: i64) -> Result<Option<Batch>, StoreError> {
         if revision + 1 < self.oldest {
-            return Err(StoreError::Compacted { requested: revision + 1, oldest: self.oldest });
+            return Err(StoreError::Compacted {
+                requested: revision + 1,
+                oldest: self.oldest,
+            });
         }
-        let later =
-            self.history.iter().skip(self.history.partition_point(|batch| batch.revision <= revision));
+        let later = self.history.iter().skip(
+            self.history
+                .partition_point(|batch| batch.revision <= revision),
+        );
         let mut below = later.filter_map(|batch| {
-            let below = batch.changes.iter().filter(|change| change.key().starts_with(prefix));
+            let below = batch
+                .changes
+                .iter()
+                .filter(|change| change.key().starts_with(prefix));
             let changes: Vec<Change> = below.cloned().collect();
-            (!changes.is_empty()).then_some(Batch { revision: batch.revision, changes })
+            (!changes.is_empty()).then_some(Batch {
+                revision: batch.revision,
+                changes,
+            })
         });
         Ok(below.next())
     }
@@ -80,8 +94,14 @@ impl State {
     }
 
     pub(super) fn transact(&mut self, transaction: Transaction) -> Result<i64, StoreError> {
-        let Transaction { conditions, operations } = transaction;
-        let refused = |reason: String| StoreError::Refused { action: "commit".to_owned(), reason };
+        let Transaction {
+            conditions,
+            operations,
+        } = transaction;
+        let refused = |reason: String| StoreError::Refused {
+            action: "commit".to_owned(),
+            reason,
+        };
         if conditions.len().max(operations.len()) > TRANSACTION_LIMIT {
             return Err(refused("too many operations in txn request".to_owned()));
         }
@@ -96,8 +116,13 @@ impl State {
                 return Err(refused("requested lease not found".to_owned()));
             }
         }
-        if let Some(broken) = conditions.iter().find(|it| !it.holds(self.entries.get(it.key()))) {
-            return Err(StoreError::Conflict { key: broken.key().to_owned() });
+        if let Some(broken) = conditions
+            .iter()
+            .find(|it| !it.holds(self.entries.get(it.key())))
+        {
+            return Err(StoreError::Conflict {
+                key: broken.key().to_owned(),
+            });
         }
         let revision = self.revision + 1;
         let mut changes = Vec::new();
@@ -122,8 +147,16 @@ impl State {
     }
 
     fn put(&mut self, revision: i64, key: String, value: bytes::Bytes) -> Change {
-        let create_revision = self.entries.get(&key).map_or(revision, |entry| entry.create_revision);
-        let entry = Entry { key: key.clone(), value, create_revision, mod_revision: revision };
+        let create_revision = self
+            .entries
+            .get(&key)
+            .map_or(revision, |entry| entry.create_revision);
+        let entry = Entry {
+            key: key.clone(),
+            value,
+            create_revision,
+            mod_revision: revision,
+        };
         self.entries.insert(key, entry.clone());
         Change::Put(entry)
     }
@@ -149,7 +182,14 @@ impl State {
     pub(super) fn grant(&mut self, ttl: Duration, now: Instant) -> LeaseId {
         let lease = self.next_lease;
         self.next_lease += 1;
-        self.leases.insert(lease, Lease { ttl, ends: now + ttl, keys: BTreeSet::new() });
+        self.leases.insert(
+            lease,
+            Lease {
+                ttl,
+                ends: now + ttl,
+                keys: BTreeSet::new(),
+            },
+        );
         lease
     }
 
@@ -165,15 +205,23 @@ impl State {
 
     pub(super) fn revoke(&mut self, lease: LeaseId) {
         if let Some(lease) = self.leases.remove(&lease) {
-            let changes: Vec<Change> = lease.keys.into_iter().filter_map(|key| self.delete(key)).collect();
+            let changes: Vec<Change> = lease
+                .keys
+                .into_iter()
+                .filter_map(|key| self.delete(key))
+                .collect();
             self.publish(self.revision + 1, changes);
         }
     }
 
     /// Ends the leases that have expired.
     pub(super) fn expire(&mut self, now: Instant) {
-        let over: Vec<LeaseId> =
-            self.leases.iter().filter(|(_, lease)| lease.ends <= now).map(|(id, _)| *id).collect();
+        let over: Vec<LeaseId> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.ends <= now)
+            .map(|(id, _)| *id)
+            .collect();
         for lease in over {
             self.revoke(lease);
         }

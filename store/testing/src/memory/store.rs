@@ -14,7 +14,11 @@ impl Store for MemoryStore {
         .boxed()
     }
 
-    fn watch<'a>(&'a self, prefix: &'a str, revision: i64) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
+    fn watch<'a>(
+        &'a self,
+        prefix: &'a str,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         async move {
             self.reach().await?;
             self.with(|state, _| state.after(prefix, revision))?;

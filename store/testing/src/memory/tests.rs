@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use contiv_store::{
-    Batch, Change, Condition, Leases, Operation, Store, StoreError, Transaction, WatchEvent, WatchStream,
+    Batch, Change, Condition, Leases, Operation, Store, StoreError, Transaction, WatchEvent,
+    WatchStream,
 };
 use futures::StreamExt;
 use tokio::time::Instant;
@@ -15,11 +16,22 @@ const fn ms(millis: u64) -> Duration {
 
 async fn put(store: &MemoryStore, key: &str, value: &str) -> i64 {
     let value = value.to_owned().into();
-    store.commit(vec![Operation::Put { key: key.to_owned(), value }]).await.unwrap()
+    store
+        .commit(vec![Operation::Put {
+            key: key.to_owned(),
+            value,
+        }])
+        .await
+        .unwrap()
 }
 
 async fn delete(store: &MemoryStore, key: &str) -> i64 {
-    store.commit(vec![Operation::Delete { key: key.to_owned() }]).await.unwrap()
+    store
+        .commit(vec![Operation::Delete {
+            key: key.to_owned(),
+        }])
+        .await
+        .unwrap()
 }
 
 async fn next(watch: &mut WatchStream) -> Result<Batch, StoreError> {
@@ -40,7 +52,10 @@ async fn revisions_are_those_of_etcd() {
     assert_eq!((entry.create_revision, entry.mod_revision), (2, 3));
     delete(&store, "/a").await;
     put(&store, "/a", "3").await;
-    assert_eq!(store.list("/a").await.unwrap().entries[0].create_revision, 5);
+    assert_eq!(
+        store.list("/a").await.unwrap().entries[0].create_revision,
+        5
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,7 +66,15 @@ async fn watch_delivers_exactly_the_changes_after_its_revision() {
     let mut watch = store.watch("/a/", 2).await.unwrap();
     delete(&store, "/a/1").await;
     let batch = next(&mut watch).await.unwrap();
-    assert_eq!(batch, Batch { revision: 4, changes: vec![Change::Delete { key: "/a/1".to_owned() }] });
+    assert_eq!(
+        batch,
+        Batch {
+            revision: 4,
+            changes: vec![Change::Delete {
+                key: "/a/1".to_owned()
+            }]
+        }
+    );
     assert!(tokio::time::timeout(ms(100), watch.next()).await.is_err());
 }
 
@@ -63,11 +86,23 @@ async fn compacted_revision_cannot_be_watched() {
     }
     let mut late = store.watch("/", 1).await.unwrap();
     store.compact();
-    let compacted = |result| matches!(result, Err(StoreError::Compacted { requested: 2, oldest: 4 }));
+    let compacted = |result| {
+        matches!(
+            result,
+            Err(StoreError::Compacted {
+                requested: 2,
+                oldest: 4
+            })
+        )
+    };
     assert!(compacted(store.watch("/", 1).await.map(drop)));
     assert!(compacted(next(&mut late).await.map(drop)));
     let mut newest = store.watch("/", 3).await.unwrap();
-    assert_eq!(next(&mut newest).await.unwrap().revision, 4, "the newest revision is not forgotten");
+    assert_eq!(
+        next(&mut newest).await.unwrap().revision,
+        4,
+        "the newest revision is not forgotten"
+    );
     assert!(store.watch("/", 4).await.is_ok());
 }
 
@@ -75,16 +110,28 @@ async fn compacted_revision_cannot_be_watched() {
 async fn lease_without_keepalive_ends_and_watches_see_it() {
     let store = MemoryStore::new();
     let lease = store.grant(Duration::from_secs(10)).await.unwrap();
-    let leased = Operation::PutLeased { key: "/leased".to_owned(), value: "x".into(), lease };
+    let leased = Operation::PutLeased {
+        key: "/leased".to_owned(),
+        value: "x".into(),
+        lease,
+    };
     store.commit(vec![leased.clone()]).await.unwrap();
     let mut watch = store.watch("/", 2).await.unwrap();
     let start = Instant::now();
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert!(store.keep_alive(lease).await.unwrap());
-    assert_eq!(next(&mut watch).await.unwrap().changes, [Change::Delete { key: "/leased".to_owned() }]);
+    assert_eq!(
+        next(&mut watch).await.unwrap().changes,
+        [Change::Delete {
+            key: "/leased".to_owned()
+        }]
+    );
     assert_eq!(start.elapsed().as_secs(), 19);
     assert!(!store.keep_alive(lease).await.unwrap());
-    assert!(matches!(store.commit(vec![leased]).await, Err(StoreError::Refused { .. })));
+    assert!(matches!(
+        store.commit(vec![leased]).await,
+        Err(StoreError::Refused { .. })
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,10 +153,21 @@ async fn same_seed_gives_same_faults() {
         let store = MemoryStore::with_faults(Faults::seeded(seed));
         let mut results = Vec::new();
         for step in 0..50 {
-            let conditions = vec![Condition::Absent { key: format!("/{step}") }];
-            let operations = vec![Operation::Put { key: format!("/{step}"), value: "x".into() }];
+            let conditions = vec![Condition::Absent {
+                key: format!("/{step}"),
+            }];
+            let operations = vec![Operation::Put {
+                key: format!("/{step}"),
+                value: "x".into(),
+            }];
             results.push(
-                store.transact(Transaction { conditions, operations }).await.map_err(|e| e.to_string()),
+                store
+                    .transact(Transaction {
+                        conditions,
+                        operations,
+                    })
+                    .await
+                    .map_err(|e| e.to_string()),
             );
         }
         results
@@ -123,10 +181,24 @@ async fn same_seed_gives_same_faults() {
 #[tokio::test(start_paused = true)]
 async fn transactions_etcd_refuses_are_refused() {
     let store = MemoryStore::new();
-    let put = |key: &str| Operation::Put { key: key.to_owned(), value: "x".into() };
-    let twice = vec![put("/a"), Operation::Delete { key: "/a".to_owned() }];
-    assert!(matches!(store.commit(twice).await, Err(StoreError::Refused { .. })));
+    let put = |key: &str| Operation::Put {
+        key: key.to_owned(),
+        value: "x".into(),
+    };
+    let twice = vec![
+        put("/a"),
+        Operation::Delete {
+            key: "/a".to_owned(),
+        },
+    ];
+    assert!(matches!(
+        store.commit(twice).await,
+        Err(StoreError::Refused { .. })
+    ));
     let many = (0..129).map(|i| put(&format!("/{i}"))).collect();
-    assert!(matches!(store.commit(many).await, Err(StoreError::Refused { .. })));
+    assert!(matches!(
+        store.commit(many).await,
+        Err(StoreError::Refused { .. })
+    ));
     assert_eq!(store.revision(), 1);
 }

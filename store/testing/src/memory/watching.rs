@@ -21,7 +21,14 @@ impl Watch {
     pub(super) fn new(store: MemoryStore, prefix: &str, revision: i64) -> Self {
         let changed = store.shared.changed.subscribe();
         let (breaks, is_cut) = (store.wire.breaks.subscribe(), store.wire.is_cut.subscribe());
-        Self { store, prefix: prefix.to_owned(), revision, changed, breaks, is_cut }
+        Self {
+            store,
+            prefix: prefix.to_owned(),
+            revision,
+            changed,
+            breaks,
+            is_cut,
+        }
     }
 
     pub(super) fn into_stream(self) -> WatchStream {
@@ -38,8 +45,9 @@ impl Watch {
             if *self.is_cut.borrow() {
                 return Err(unreachable());
             }
-            let (batch, next_end) =
-                self.store.with(|state, _| (state.after(&self.prefix, self.revision), state.next_end()));
+            let (batch, next_end) = self
+                .store
+                .with(|state, _| (state.after(&self.prefix, self.revision), state.next_end()));
             if let Some(batch) = batch? {
                 self.store.break_by_chance(&self.prefix)?;
                 self.store.shared.chance.delay().await;

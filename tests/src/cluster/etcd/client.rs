@@ -37,10 +37,13 @@ pub struct EtcdClient<'lab> {
 impl EtcdClient<'_> {
     /// Writes the nodes.
     pub fn put_nodes(&self) -> Result<()> {
-        let nodes = [(self.lab.node.host, &ranges::PODS), (self.lab.node2.host, &ranges::PODS2)];
-        nodes
-            .into_iter()
-            .try_for_each(|(node, pods)| self.put_value(&node_key(node), &node_value(node, pods).to_string()))
+        let nodes = [
+            (self.lab.node.host, &ranges::PODS),
+            (self.lab.node2.host, &ranges::PODS2),
+        ];
+        nodes.into_iter().try_for_each(|(node, pods)| {
+            self.put_value(&node_key(node), &node_value(node, pods).to_string())
+        })
     }
 
     /// Writes any value, for tests of invalid ones.
@@ -74,13 +77,26 @@ impl EtcdClient<'_> {
     }
 
     /// Writes a service's endpoint slice of one family through one member. Returns the time before the request was sent.
-    pub fn put_slice_at_once(&self, member: usize, service: &Service, family: Family) -> Result<Instant> {
-        self.put_value_at_once(member, &slice_key(service, family), &slice_value(service, family).to_string())
+    pub fn put_slice_at_once(
+        &self,
+        member: usize,
+        service: &Service,
+        family: Family,
+    ) -> Result<Instant> {
+        self.put_value_at_once(
+            member,
+            &slice_key(service, family),
+            &slice_value(service, family).to_string(),
+        )
     }
 
     /// The same for the service itself.
     pub fn put_service_at_once(&self, member: usize, service: &Service) -> Result<Instant> {
-        self.put_value_at_once(member, &service_key(service), &service_value(service).to_string())
+        self.put_value_at_once(
+            member,
+            &service_key(service),
+            &service_value(service).to_string(),
+        )
     }
 
     /// Writes any value in the same way.
@@ -100,18 +116,34 @@ impl EtcdClient<'_> {
 
     fn request_at_once(&self, member: usize, path: &str, body: &Value) -> Result<Instant> {
         let start = Instant::now();
-        self.request_within(REQUEST_LIMIT, member, path, body).map(|()| start)
+        self.request_within(REQUEST_LIMIT, member, path, body)
+            .map(|()| start)
     }
 
-    fn request_within(&self, limit: Duration, member: usize, path: &str, body: &Value) -> Result<()> {
+    fn request_within(
+        &self,
+        limit: Duration,
+        member: usize,
+        path: &str,
+        body: &Value,
+    ) -> Result<()> {
         let (server, body) = (self.members[member], body.to_string());
-        let response = self.lab.node.http_within(limit, "POST", server, path, &body)?;
-        if response.status == 200 { Ok(()) } else { Err(LabError::Unexpected(response.body)) }
+        let response = self
+            .lab
+            .node
+            .http_within(limit, "POST", server, path, &body)?;
+        if response.status == 200 {
+            Ok(())
+        } else {
+            Err(LabError::Unexpected(response.body))
+        }
     }
 
     /// Runs `etcdctl` on the node.
     pub fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
-        self.lab.node.exec(&[&ETCDCTL[..], &["--endpoints", &self.endpoints()], arguments].concat())
+        self.lab
+            .node
+            .exec(&[&ETCDCTL[..], &["--endpoints", &self.endpoints()], arguments].concat())
     }
 
     /// How many members it has.
@@ -120,7 +152,11 @@ impl EtcdClient<'_> {
     }
 
     fn endpoints(&self) -> String {
-        self.members.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        self.members
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
     }
 }
 
@@ -130,10 +166,19 @@ impl State for EtcdClient<'_> {
     }
 
     fn put(&self, service: &Service) -> Result<()> {
-        let slice = |family| (slice_key(service, family), slice_value(service, family).to_string());
+        let slice = |family| {
+            (
+                slice_key(service, family),
+                slice_value(service, family).to_string(),
+            )
+        };
         let [slice4, slice6] = Family::BOTH.map(slice);
         // In one transaction, so that the agent sees all or nothing.
-        self.put_values(&[slice4, slice6, (service_key(service), service_value(service).to_string())])
+        self.put_values(&[
+            slice4,
+            slice6,
+            (service_key(service), service_value(service).to_string()),
+        ])
     }
 
     fn delete(&self, service: &Service) -> Result<()> {
@@ -155,7 +200,10 @@ fn node_key(node: &Host) -> String {
 }
 
 fn slice_key(service: &Service, family: Family) -> String {
-    format!("{ROOT}/endpointslice/{}/namespace/{NAMESPACE}", slice_name(service, family))
+    format!(
+        "{ROOT}/endpointslice/{}/namespace/{NAMESPACE}",
+        slice_name(service, family)
+    )
 }
 
 fn put_request(key: &str, value: &str) -> Value {

@@ -31,33 +31,53 @@ impl Etcd<'_> {
         let place = &self.members[member].place;
         let address = place.client.ip();
         let to_and_from = |port: u16| {
-            format!("ip daddr {address} tcp dport {port} drop\nip saddr {address} tcp sport {port} drop\n")
+            format!(
+                "ip daddr {address} tcp dport {port} drop\nip saddr {address} tcp sport {port} drop\n"
+            )
         };
         // The member uses any port for these connections.
         let its_own_connections = format!(
             "ip saddr {address} tcp dport {PEER_PORT} drop\nip daddr {address} tcp sport {PEER_PORT} drop\n"
         );
-        let clients = if cut == Isolation::All { to_and_from(CLIENT_PORT) } else { String::new() };
+        let clients = if cut == Isolation::All {
+            to_and_from(CLIENT_PORT)
+        } else {
+            String::new()
+        };
         let rules = [to_and_from(PEER_PORT), its_own_connections, clients].concat();
-        let chain = |hook| format!("chain {hook} {{\ntype filter hook {hook} priority 0\n{rules}}}\n");
-        let table = format!("table inet {TABLE} {{\n{}{}}}\n", chain("input"), chain("output"));
-        place.machine.exec_with_input(&["nft", "-f", "-"], &table).map(drop)
+        let chain =
+            |hook| format!("chain {hook} {{\ntype filter hook {hook} priority 0\n{rules}}}\n");
+        let table = format!(
+            "table inet {TABLE} {{\n{}{}}}\n",
+            chain("input"),
+            chain("output")
+        );
+        place
+            .machine
+            .exec_with_input(&["nft", "-f", "-"], &table)
+            .map(drop)
     }
 
     /// Ends the isolation of a member, if there is one.
     pub fn rejoin(&self, member: usize) -> Result<()> {
         // Created first, because deleting a missing table is an error.
         let script = format!("table inet {TABLE} {{ }}\ndelete table inet {TABLE}\n");
-        self.members[member].place.machine.exec_with_input(&["nft", "-f", "-"], &script).map(drop)
+        self.members[member]
+            .place
+            .machine
+            .exec_with_input(&["nft", "-f", "-"], &script)
+            .map(drop)
     }
 
     /// Compacts all revisions before the newest one.
     pub fn compact(&self) -> Result<()> {
         let status = self.etcdctl(&["endpoint", "status", "--write-out=json"])?;
-        let revisions = status
-            .split("\"revision\":")
-            .skip(1)
-            .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok());
+        let revisions = status.split("\"revision\":").skip(1).filter_map(|rest| {
+            rest.split(|c: char| !c.is_ascii_digit())
+                .next()?
+                .parse::<u64>()
+                .ok()
+        });
         // A member may lag behind, so the smallest of the newest revisions is known to all.
         let revision = revisions.min().unwrap_or_default();
         self.etcdctl(&["compact", &revision.to_string()]).map(drop)
@@ -67,8 +87,17 @@ impl Etcd<'_> {
     pub fn back_up(&self, member: usize) -> Result<Backup> {
         let file = scratch("etcd/backup.db")?;
         let endpoint = self.members[member].place.client.to_string();
-        let arguments = ["--endpoints", &endpoint, "snapshot", "save", &file.to_string_lossy()];
-        self.client.lab.node.exec(&[&ETCDCTL[..], &arguments].concat())?;
+        let arguments = [
+            "--endpoints",
+            &endpoint,
+            "snapshot",
+            "save",
+            &file.to_string_lossy(),
+        ];
+        self.client
+            .lab
+            .node
+            .exec(&[&ETCDCTL[..], &arguments].concat())?;
         Ok(Backup(file))
     }
 
@@ -91,7 +120,10 @@ impl Etcd<'_> {
                 "--data-dir",
                 &data,
             ];
-            place.machine.exec(&[&ETCDCTL[..], &arguments].concat()).map(drop)
+            place
+                .machine
+                .exec(&[&ETCDCTL[..], &arguments].concat())
+                .map(drop)
         })
     }
 

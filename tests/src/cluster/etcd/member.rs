@@ -35,8 +35,16 @@ impl<'lab> Place<'lab> {
     }
 
     const fn at(machine: &'lab Namespace, address: IpAddr, number: u16) -> Self {
-        let [client, peer] = [SocketAddr::new(address, CLIENT_PORT), SocketAddr::new(address, PEER_PORT)];
-        Self { machine, number, client, peer }
+        let [client, peer] = [
+            SocketAddr::new(address, CLIENT_PORT),
+            SocketAddr::new(address, PEER_PORT),
+        ];
+        Self {
+            machine,
+            number,
+            client,
+            peer,
+        }
     }
 
     pub(super) fn name(&self) -> String {
@@ -64,11 +72,17 @@ pub(super) struct Member<'lab> {
 impl<'lab> Member<'lab> {
     /// Starts members that are one cluster.
     pub(super) fn start_all(places: &[Place<'lab>]) -> Result<Vec<Self>> {
-        let cluster: Vec<String> =
-            places.iter().map(|place| format!("{}={}", place.name(), place.peer_url())).collect();
+        let cluster: Vec<String> = places
+            .iter()
+            .map(|place| format!("{}={}", place.name(), place.peer_url()))
+            .collect();
         let cluster = cluster.join(",");
         let start = |place: &Place<'lab>| {
-            Ok(Self { place: *place, process: start(place, &cluster)?, cluster: cluster.clone() })
+            Ok(Self {
+                place: *place,
+                process: start(place, &cluster)?,
+                cluster: cluster.clone(),
+            })
         };
         places.iter().map(start).collect()
     }
@@ -88,16 +102,32 @@ fn start(place: &Place<'_>, cluster: &str) -> Result<Process> {
     let peer_url = place.peer_url();
     let mut command = Command::new("etcd");
     // The configuration of this machine's own etcd must not be used.
-    command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
+    command
+        .env_clear()
+        .env("PATH", env::var_os("PATH").unwrap_or_default());
     command.arg("--data-dir").arg(place.data()?);
     command.args(["--name", &place.name(), "--logger=zap", "--log-level=error"]);
     // Other machines of the lab may connect too.
     let listen_url = format!("http://0.0.0.0:{}", place.client.port());
-    command.args(["--listen-client-urls", &listen_url, "--advertise-client-urls", &client_url]);
-    command.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
+    command.args([
+        "--listen-client-urls",
+        &listen_url,
+        "--advertise-client-urls",
+        &client_url,
+    ]);
+    command.args([
+        "--listen-peer-urls",
+        &peer_url,
+        "--initial-advertise-peer-urls",
+        &peer_url,
+    ]);
     // The largest tables of the benchmarks take more than the 2 GB it has by itself.
     command.args(["--quota-backend-bytes", "8000000000"]);
     command.args(["--max-txn-ops", &OPERATIONS_PER_TRANSACTION.to_string()]);
     command.args(["--initial-cluster", cluster]);
-    Process::start(place.machine, &format!("etcd-{}", place.number), &mut command)
+    Process::start(
+        place.machine,
+        &format!("etcd-{}", place.number),
+        &mut command,
+    )
 }

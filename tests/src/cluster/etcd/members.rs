@@ -33,12 +33,21 @@ impl<'lab> Etcd<'lab> {
     /// node.
     pub fn start_members(lab: &'lab Lab) -> Result<Self> {
         let places = [(&lab.node, 0), (&lab.node2, 1), (&lab.client, 2)];
-        Self::start_at(lab, &places.map(|(machine, number)| Place::external(machine, number)))
+        Self::start_at(
+            lab,
+            &places.map(|(machine, number)| Place::external(machine, number)),
+        )
     }
 
     fn start_at(lab: &'lab Lab, places: &[Place<'lab>]) -> Result<Self> {
-        let client = EtcdClient { lab, members: places.iter().map(|place| place.client).collect() };
-        let etcd = Self { client, members: Member::start_all(places)? };
+        let client = EtcdClient {
+            lab,
+            members: places.iter().map(|place| place.client).collect(),
+        };
+        let etcd = Self {
+            client,
+            members: Member::start_all(places)?,
+        };
         etcd.wait_until_ready()?;
         etcd.put_nodes()?;
         Ok(etcd)
@@ -58,7 +67,10 @@ impl<'lab> Etcd<'lab> {
     }
 
     fn wait_until_ready(&self) -> Result<()> {
-        wait_until("etcd answers", READY_LIMIT, || self.etcdctl(&["endpoint", "health"]).is_ok()).map(drop)
+        wait_until("etcd answers", READY_LIMIT, || {
+            self.etcdctl(&["endpoint", "health"]).is_ok()
+        })
+        .map(drop)
     }
 
     /// A client that another thread can use.

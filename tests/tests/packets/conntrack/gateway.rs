@@ -42,11 +42,20 @@ impl<'a> Gateway<'a> {
     /// Programs a table without services: its rules make the kernel track flows.
     pub(crate) fn start(lab: &'a Lab) -> Result<Self> {
         let mut state = Snapshot::default();
-        state.node.node_ips = Family::BOTH.map(|family| lab.node.host.address(family)).into();
-        state.node.pod_cidrs =
-            Family::BOTH.iter().flat_map(|family| ranges::PODS.cidr(*family).parse()).collect();
+        state.node.node_ips = Family::BOTH
+            .map(|family| lab.node.host.address(family))
+            .into();
+        state.node.pod_cidrs = Family::BOTH
+            .iter()
+            .flat_map(|family| ranges::PODS.cidr(*family).parse())
+            .collect();
         let servers = Responder::start_all(lab.pods(), PORT)?;
-        let mut gateway = Self { lab, renderer: Nftables::new(), state, _servers: servers };
+        let mut gateway = Self {
+            lab,
+            renderer: Nftables::new(),
+            state,
+            _servers: servers,
+        };
         gateway.restart(&[])?;
         Ok(gateway)
     }
@@ -57,7 +66,9 @@ impl<'a> Gateway<'a> {
         let changes = ChangeSet::between(&self.state, &next);
         self.state = next;
         let renderer = &mut self.renderer;
-        self.lab.node.run(|| renderer.update(&changes).map(drop).map_err(unexpected))
+        self.lab
+            .node
+            .run(|| renderer.update(&changes).map(drop).map_err(unexpected))
     }
 
     /// Starts a new renderer with these services.
@@ -70,12 +81,19 @@ impl<'a> Gateway<'a> {
     pub(crate) fn resync(&mut self, services: &[&ContivService]) -> Result<()> {
         self.state = self.state_with(services);
         let (renderer, state) = (&mut self.renderer, &self.state);
-        self.lab.node.run(|| renderer.resync(state).map(drop).map_err(unexpected))
+        self.lab
+            .node
+            .run(|| renderer.resync(state).map(drop).map_err(unexpected))
     }
 
     fn state_with(&self, services: &[&ContivService]) -> Snapshot {
-        let services = services.iter().map(|&service| (service.id.clone(), Arc::new(service.clone())));
-        Snapshot { services: services.collect(), ..self.state.clone() }
+        let services = services
+            .iter()
+            .map(|&service| (service.id.clone(), Arc::new(service.clone())));
+        Snapshot {
+            services: services.collect(),
+            ..self.state.clone()
+        }
     }
 
     /// Waits until this many stale flows have been deleted since the renderer started, in completed searches: the kernel's own
@@ -83,7 +101,11 @@ impl<'a> Gateway<'a> {
     pub(crate) fn wait_for_deletions(&self, count: usize) -> Result<Duration> {
         let what = format!("{count} flows deleted");
         let waited = wait_until(&what, EVENT_TIMEOUT, || self.deletions() >= count)?;
-        assert_eq!((self.deletions(), self.total("stale-flow-failures")), (count, 0), "deleted and failed");
+        assert_eq!(
+            (self.deletions(), self.total("stale-flow-failures")),
+            (count, 0),
+            "deleted and failed"
+        );
         Ok(waited)
     }
 
@@ -99,17 +121,29 @@ impl<'a> Gateway<'a> {
 
     fn total(&self, name: &str) -> usize {
         let sizes = self.renderer.describe().sizes;
-        sizes.iter().find(|(size, _)| size == name).map_or(0, |(_, total)| *total)
+        sizes
+            .iter()
+            .find(|(size, _)| size == name)
+            .map_or(0, |(_, total)| *total)
     }
 
     /// The flows of one protocol on the node, by the client's address.
     pub(crate) fn flows(&self, protocol: &str) -> Result<BTreeMap<SocketAddr, Flow>> {
         let mut flows = BTreeMap::new();
         for family in ["ipv4", "ipv6"] {
-            let listing =
-                self.lab.node.exec(&["conntrack", "-L", "-f", family, "-p", protocol, "-o", "id"])?;
+            let listing = self.lab.node.exec(&[
+                "conntrack",
+                "-L",
+                "-f",
+                family,
+                "-p",
+                protocol,
+                "-o",
+                "id",
+            ])?;
             for line in listing.lines().filter(|line| line.contains("sport=")) {
-                let flow = parse(line).ok_or_else(|| LabError::Unexpected(format!("not a flow: {line}")))?;
+                let flow = parse(line)
+                    .ok_or_else(|| LabError::Unexpected(format!("not a flow: {line}")))?;
                 flows.insert(flow.client, flow);
             }
         }
@@ -126,22 +160,37 @@ impl<'a> Gateway<'a> {
         };
         let clients = [from.host.address(Family::V4), from.host.address(Family::V6)];
         let flows = self.flows(protocol)?;
-        Ok(flows.into_values().find(|flow| flow.client.port() == port && clients.contains(&flow.client.ip())))
+        Ok(flows
+            .into_values()
+            .find(|flow| flow.client.port() == port && clients.contains(&flow.client.ip())))
     }
 
     /// Sends one datagram and waits until the node tracks its flow. Does not wait for an answer.
     pub(crate) fn send(&self, from: &Namespace, session: &Session) -> Result<Flow> {
-        let Session::Udp(socket) = session else { return Err(unexpected("not a UDP session")) };
-        socket.send(b"who?\n").map_err(|error| LabError::system("send a datagram", error))?;
-        wait_for("the node tracks the flow of a datagram", Duration::from_secs(10), || {
-            self.flow_of(from, session).transpose()
-        })?
+        let Session::Udp(socket) = session else {
+            return Err(unexpected("not a UDP session"));
+        };
+        socket
+            .send(b"who?\n")
+            .map_err(|error| LabError::system("send a datagram", error))?;
+        wait_for(
+            "the node tracks the flow of a datagram",
+            Duration::from_secs(10),
+            || self.flow_of(from, session).transpose(),
+        )?
     }
 }
 
 /// A service with one cluster IP in each family and these pods as backends.
-pub(crate) fn service(name: &str, number: u8, protocol: Protocol, backends: &[&Namespace]) -> ContivService {
-    let backends = backends.iter().flat_map(|pod| Family::BOTH.map(|family| pod.host.socket(family, PORT)));
+pub(crate) fn service(
+    name: &str,
+    number: u8,
+    protocol: Protocol,
+    backends: &[&Namespace],
+) -> ContivService {
+    let backends = backends
+        .iter()
+        .flat_map(|pod| Family::BOTH.map(|family| pod.host.socket(family, PORT)));
     let mut port = ServicePort {
         port: PORT,
         protocol,
@@ -151,7 +200,9 @@ pub(crate) fn service(name: &str, number: u8, protocol: Protocol, backends: &[&N
     };
     port.backends.sort();
     ContivService {
-        cluster_ips: Family::BOTH.map(|family| address(number, family).ip()).into(),
+        cluster_ips: Family::BOTH
+            .map(|family| address(number, family).ip())
+            .into(),
         ports: vec![port],
         ..ContivService::new(ServiceId::new("default", name))
     }
@@ -165,8 +216,12 @@ pub(crate) fn address(number: u8, family: Family) -> SocketAddr {
 /// Parses `udp 17 29 src=… dst=… sport=… dport=… src=… dst=… sport=… dport=… … id=…`.
 fn parse(line: &str) -> Option<Flow> {
     let values = |name: &str| {
-        let all = line.split_whitespace().filter_map(|word| word.split_once('='));
-        all.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).collect::<Vec<_>>()
+        let all = line
+            .split_whitespace()
+            .filter_map(|word| word.split_once('='));
+        all.filter(|(key, _)| *key == name)
+            .map(|(_, value)| value.to_owned())
+            .collect::<Vec<_>>()
     };
     let [sources, destinations] = ["src", "dst"].map(values);
     let [source_ports, destination_ports] = ["sport", "dport"].map(values);
@@ -182,7 +237,10 @@ fn parse(line: &str) -> Option<Flow> {
     })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in for a closure in map_err")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it stands in for a closure in map_err"
+)]
 pub(crate) fn unexpected(error: impl ToString) -> LabError {
     LabError::Unexpected(error.to_string())
 }

@@ -48,7 +48,10 @@ fn state(lab: &Lab) -> Result<(Manifests, Service)> {
     let web = Service::new("web", 80, &two);
     state.put(&web)?;
     let local = ServiceManifest::new(Service::new("local", 81, &two));
-    state.put_manifest(&ServiceManifest { external_local: true, ..local })?;
+    state.put_manifest(&ServiceManifest {
+        external_local: true,
+        ..local
+    })?;
     state.write("sticky.yaml", STICKY)?;
     state.put(&Service::new("empty", 83, &[]))?;
     Ok((state, web))
@@ -63,26 +66,42 @@ fn upgrade_and_downgrade_of_the_table_fail_no_connection() -> Result<()> {
         load_ruleset(&lab.node, VERDICT_MAPS)?;
         let sticky = Service::new("sticky", 82, &[]).address(lab, Frontend::ClusterIp, Family::V4);
         let remembered = lab.pod2.ask(Protocol::Tcp, sticky)?.answer()?.by;
-        let mut session = lab.client.open(Protocol::Tcp, web.address(lab, Frontend::NodePort, Family::V4))?;
+        let mut session = lab.client.open(
+            Protocol::Tcp,
+            web.address(lab, Frontend::NodePort, Family::V4),
+        )?;
         let partner = session.ask()?;
 
         let options = AgentOptions::with_open_table(state.url());
-        let listing = || lab.node.exec(&["nft", "--stateless", "list", "table", "inet", "contiv"]);
+        let listing = || {
+            lab.node
+                .exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])
+        };
         // An agent of that version finds a table that it does not know, and replaces it in one transaction.
         let back = format!("delete table inet contiv\n{VERDICT_MAPS}");
         let mut session_goes_on = || {
-            assert_eq!(session.ask()?, partner, "an open connection keeps its backend");
+            assert_eq!(
+                session.ask()?,
+                partner,
+                "an open connection keeps its backend"
+            );
             Ok(())
         };
         let over_and_back = || {
             for round in 0..5 {
                 let agent = Agent::start(lab, &options)?;
                 let new = listing()?;
-                assert!(new.contains("map pick-chains4") && !new.contains("unserved"), "{new}");
+                assert!(
+                    new.contains("map pick-chains4") && !new.contains("unserved"),
+                    "{new}"
+                );
                 session_goes_on()?;
                 if round == 0 {
                     let again = lab.pod2.distribution(Protocol::Tcp, sticky, 20)?;
-                    assert_eq!(again.into_keys().collect::<Vec<_>>(), std::slice::from_ref(&remembered));
+                    assert_eq!(
+                        again.into_keys().collect::<Vec<_>>(),
+                        std::slice::from_ref(&remembered)
+                    );
                 }
                 agent.stop()?;
                 load_ruleset(&lab.node, &back)?;
@@ -95,8 +114,10 @@ fn upgrade_and_downgrade_of_the_table_fail_no_connection() -> Result<()> {
         let local = Service::new("local", 81, &[]).address(lab, Frontend::LoadBalancer, Family::V4);
         let mut answered = [0; 4];
         let [from_outside, of_local, from_pod, from_node] = &mut answered;
-        *from_outside =
-            lab.client.ask_while(Protocol::Tcp, address(Frontend::NodePort, Family::V4), || {
+        *from_outside = lab.client.ask_while(
+            Protocol::Tcp,
+            address(Frontend::NodePort, Family::V4),
+            || {
                 *of_local = lab.client.ask_while(Protocol::Tcp, local, || {
                     *from_pod = lab.pod2.ask_while(
                         Protocol::Tcp,
@@ -110,9 +131,13 @@ fn upgrade_and_downgrade_of_the_table_fail_no_connection() -> Result<()> {
                     Ok(())
                 })?;
                 Ok(())
-            })?;
+            },
+        )?;
         println!("{answered:?} answers while the table changed its layout ten times; none failed");
-        assert!(answered.iter().all(|answered| *answered > 100), "too few were tried: {answered:?}");
+        assert!(
+            answered.iter().all(|answered| *answered > 100),
+            "too few were tried: {answered:?}"
+        );
         Ok(())
     })
 }

@@ -24,8 +24,9 @@ const WRITER_INTERVAL: Duration = Duration::from_millis(1000 / 200 * WRITERS);
 const MAX_CATCH_UP: Duration = Duration::from_secs(5);
 
 /// The services that change.
-pub(super) const NAMES: [&str; 12] =
-    ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11"];
+pub(super) const NAMES: [&str; 12] = [
+    "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11",
+];
 
 /// The results of the changes.
 #[derive(Debug, Default)]
@@ -43,23 +44,40 @@ impl AddAssign for Changes {
 
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} changes, and {} that etcd refused", self.written, self.refused)
+        write!(
+            f,
+            "{} changes, and {} that etcd refused",
+            self.written, self.refused
+        )
     }
 }
 
 /// A changing service in its initial state, without backends.
 pub(super) fn service(number: usize) -> Service {
-    Service::new(NAMES[number], 100 + u8::try_from(number).unwrap_or_default(), &[])
+    Service::new(
+        NAMES[number],
+        100 + u8::try_from(number).unwrap_or_default(),
+        &[],
+    )
 }
 
 /// Some pods, all, or none.
 fn random_backends(lab: &Lab, random: &mut StdRng) -> Vec<&'static Host> {
-    lab.pods().map(|pod| pod.host).into_iter().filter(|_| random.random()).collect()
+    lab.pods()
+        .map(|pod| pod.host)
+        .into_iter()
+        .filter(|_| random.random())
+        .collect()
 }
 
 /// Makes one change after the other. Changes that etcd refuses because of a fault are not repeated: the expected state is
 /// the content of etcd at the end.
-pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, seed: u64) -> Changes {
+pub(super) fn write(
+    scene: &RunState<'_>,
+    etcd: &EtcdClient<'_>,
+    writer: u64,
+    seed: u64,
+) -> Changes {
     let mut random = StdRng::seed_from_u64(seed.wrapping_mul(WRITERS) + writer);
     let mut changes = Changes::default();
     let mut member = 0;
@@ -67,7 +85,10 @@ pub(super) fn write(scene: &RunState<'_>, etcd: &EtcdClient<'_>, writer: u64, se
     while !scene.is_over() {
         let store_writes = scene.store_writes.read();
         let service = service(random.random_range(0..NAMES.len()));
-        let service = Service { backends: random_backends(scene.lab, &mut random), ..service };
+        let service = Service {
+            backends: random_backends(scene.lab, &mut random),
+            ..service
+        };
         let written = match random.random_range(0..20) {
             0 => etcd.delete_service_at_once(member, &service),
             1 | 2 => etcd.put_service_at_once(member, &service),

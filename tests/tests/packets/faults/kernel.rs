@@ -24,7 +24,9 @@ pub(super) fn assert_it_is_right<'lab>(
     // From here on deletions in etcd are applied.
     wait_until("no deletion is held any more", EVENT_TIMEOUT, || {
         let _ = agent.http("POST", "/controller/confirm-deletions");
-        agent.status().is_ok_and(|status| status["synced"] == true && status.get("held_deletions").is_none())
+        agent
+            .status()
+            .is_ok_and(|status| status["synced"] == true && status.get("held_deletions").is_none())
     })?;
     agent.wait_until_applied(&last)?;
     agent.stop()?;
@@ -35,31 +37,52 @@ pub(super) fn assert_it_is_right<'lab>(
     fresh.wait_until_applied(&last)?;
     fresh.stop()?;
     let expected = canonical(lab)?;
-    assert!(found == expected, "the kernel has, where it should have: {:#?}", differences(&found, &expected));
-    println!("{:8} bytes of the table are as a fresh start writes them", expected.len());
+    assert!(
+        found == expected,
+        "the kernel has, where it should have: {:#?}",
+        differences(&found, &expected)
+    );
+    println!(
+        "{:8} bytes of the table are as a fresh start writes them",
+        expected.len()
+    );
     Ok(())
 }
 
 /// The first lines that differ.
 fn differences<'a>(found: &'a str, expected: &'a str) -> Vec<(&'a str, &'a str)> {
     const MAX_SHOWN_LINES: usize = 20;
-    let lines = found.lines().chain(iter::repeat("")).zip(expected.lines().chain(iter::repeat("")));
+    let lines = found
+        .lines()
+        .chain(iter::repeat(""))
+        .zip(expected.lines().chain(iter::repeat("")));
     let longest = found.lines().count().max(expected.lines().count());
-    lines.take(longest).filter(|(found, expected)| found != expected).take(MAX_SHOWN_LINES).collect()
+    lines
+        .take(longest)
+        .filter(|(found, expected)| found != expected)
+        .take(MAX_SHOWN_LINES)
+        .collect()
 }
 
 /// The table as text independent of its history. Three things depend on it: the slots of backends, unused chains, and the order
 /// in which sets and chains were created.
 fn canonical(lab: &Lab) -> Result<String> {
     let elements = without_unused_chains(read_elements(&lab.node)?);
-    assert!(elements.get("services4").is_some_and(|services| !services.is_empty()), "{elements:?}");
+    assert!(
+        elements
+            .get("services4")
+            .is_some_and(|services| !services.is_empty()),
+        "{elements:?}"
+    );
     let mut text = String::new();
     for (set, elements) in &elements {
         for (element, count) in elements {
             let _ = writeln!(text, "{set}: {element} ({count})");
         }
     }
-    let listed = lab.node.exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?;
+    let listed = lab
+        .node
+        .exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])?;
     for (header, body) in blocks(&listed) {
         if !is_unused_pick(&header, &elements) {
             let _ = writeln!(text, "{header}\n{body}");
@@ -93,7 +116,11 @@ fn blocks(listed: &str) -> BTreeMap<String, String> {
 }
 
 fn is_unused_pick(header: &str, elements: &Elements) -> bool {
-    let Some(name) = header.trim().strip_prefix("chain ").and_then(|rest| rest.strip_suffix(" {")) else {
+    let Some(name) = header
+        .trim()
+        .strip_prefix("chain ")
+        .and_then(|rest| rest.strip_suffix(" {"))
+    else {
         return false;
     };
     let leads_there = |element: &String| element.ends_with(&format!("goto {name}"));

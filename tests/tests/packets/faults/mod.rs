@@ -24,7 +24,10 @@ use std::{
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Frontend, Service, State, TARGET_PORT},
-    lab::{Family, LabError, Namespace, Probes, Protocol, Responder, Result, RetryMode, isolated_within},
+    lab::{
+        Family, LabError, Namespace, Probes, Protocol, Responder, Result, RetryMode,
+        isolated_within,
+    },
 };
 use parking_lot::RwLock;
 
@@ -35,12 +38,18 @@ use run_state::{RunState, Table, WRITE_TIMEOUT};
 use store::StoreFaults;
 
 fn number_from_env(name: &str, default: u64) -> u64 {
-    env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+    env::var(name)
+        .ok()
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
 }
 
 #[test]
 fn live_backends_answer_and_table_is_correct_after_faults() -> Result<()> {
-    run_faults("faults::live_backends_answer_and_table_is_correct_after_faults", Table::Owned)
+    run_faults(
+        "faults::live_backends_answer_and_table_is_correct_after_faults",
+        Table::Owned,
+    )
 }
 
 #[test]
@@ -50,8 +59,10 @@ fn open_table_ends_correct_after_faults_and_foreign_changes() -> Result<()> {
 }
 
 fn run_faults(test: &str, table: Table) -> Result<()> {
-    let (seconds, seed) =
-        (number_from_env("CONTIV_FAULT_SECONDS", 20), number_from_env("CONTIV_FAULT_SEED", 1));
+    let (seconds, seed) = (
+        number_from_env("CONTIV_FAULT_SECONDS", 20),
+        number_from_env("CONTIV_FAULT_SEED", 1),
+    );
     let duration = Duration::from_secs(seconds);
     // Additional time for the start and the end.
     isolated_within(duration + Duration::from_secs(180), test, |lab| {
@@ -63,7 +74,10 @@ fn run_faults(test: &str, table: Table) -> Result<()> {
         // Deletions in etcd are held until they are confirmed at the end of the test.
         let mut flags = vec!["--mass-deletion-wait=1d".to_owned()];
         flags.extend((table == Table::Open).then(|| "--own-table=false".to_owned()));
-        let options = AgentOptions { flags, ..AgentOptions::with_store(etcd.url()) };
+        let options = AgentOptions {
+            flags,
+            ..AgentOptions::with_store(etcd.url())
+        };
         let agent = Agent::start(lab, &options)?;
 
         let scene = RunState {
@@ -76,7 +90,11 @@ fn run_faults(test: &str, table: Table) -> Result<()> {
         };
         let run = run(&scene, table, seed, etcd, agent, &options)?;
         println!("seed {seed}, {table:?} table: {run}");
-        assert!(run.probes.failed.is_empty(), "connections failed: {:#?}", run.probes.failed);
+        assert!(
+            run.probes.failed.is_empty(),
+            "connections failed: {:#?}",
+            run.probes.failed
+        );
         assert!(run.probes.opened > 100, "too few connections were opened");
         assert!(run.changes.written > 100, "too few changes were written");
         kernel::assert_it_is_right(lab, &run.etcd, run.agent, &options)
@@ -125,13 +143,22 @@ fn run<'lab>(
         for client in clients {
             probes += join(client)?;
         }
-        let failed = |error| LabError::Unexpected(format!("{error}; until then {changes}, {probes:?}"));
-        let ((etcd, mut faults), (agent, of_node)) = (store.map_err(failed)?, node.map_err(failed)?);
+        let failed =
+            |error| LabError::Unexpected(format!("{error}; until then {changes}, {probes:?}"));
+        let ((etcd, mut faults), (agent, of_node)) =
+            (store.map_err(failed)?, node.map_err(failed)?);
         for (place, tally) in [("the store", &faults), ("the node", &of_node)] {
             assert!(!tally.0.is_empty(), "no fault of {place} was injected");
         }
         faults += of_node;
-        Ok(RunResult { etcd, agent, faults, changes, probes, duration: start.elapsed() })
+        Ok(RunResult {
+            etcd,
+            agent,
+            faults,
+            changes,
+            probes,
+            duration: start.elapsed(),
+        })
     })
 }
 
@@ -143,13 +170,27 @@ fn probed<'a>(
     let address = |frontend, family| scene.steady.address(lab, frontend, family);
     Family::BOTH.into_iter().flat_map(move |family| {
         [
-            (&lab.pod2, Protocol::Tcp, address(Frontend::ClusterIp, family)),
-            (&lab.client, Protocol::Tcp, address(Frontend::LoadBalancer, family)),
-            (&lab.client, Protocol::Udp, address(Frontend::NodePort, family)),
+            (
+                &lab.pod2,
+                Protocol::Tcp,
+                address(Frontend::ClusterIp, family),
+            ),
+            (
+                &lab.client,
+                Protocol::Tcp,
+                address(Frontend::LoadBalancer, family),
+            ),
+            (
+                &lab.client,
+                Protocol::Udp,
+                address(Frontend::NodePort, family),
+            ),
         ]
     })
 }
 
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause))
+    thread
+        .join()
+        .unwrap_or_else(|cause| panic::resume_unwind(cause))
 }

@@ -58,7 +58,14 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
         seed: u64,
     ) -> Self {
         let random = StdRng::seed_from_u64(seed ^ STREAM);
-        Self { scene, agent: Some(agent), options, table, random, tally: Tally::default() }
+        Self {
+            scene,
+            agent: Some(agent),
+            options,
+            table,
+            random,
+            tally: Tally::default(),
+        }
     }
 
     /// One fault after the other until the end; then an agent runs.
@@ -105,7 +112,9 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
     }
 
     fn kill(&mut self, what: &'static str) -> Result<()> {
-        let Some(agent) = self.agent.take() else { return Ok(()) };
+        let Some(agent) = self.agent.take() else {
+            return Ok(());
+        };
         agent.kill()?;
         self.tally.count(what);
         self.last(400);
@@ -144,11 +153,15 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
     /// Changes continue, so the mirror need not have the last one.
     fn wait_until_mirror_is_right(&self) -> Result<()> {
         let agent = self.running()?;
-        wait_until("the mirror is written without an error", EVENT_TIMEOUT, || {
-            agent.status().is_ok_and(|status| {
-                status["mirror"]["revision"].is_i64() && status["mirror"].get("error").is_none()
-            })
-        })
+        wait_until(
+            "the mirror is written without an error",
+            EVENT_TIMEOUT,
+            || {
+                agent.status().is_ok_and(|status| {
+                    status["mirror"]["revision"].is_i64() && status["mirror"].get("error").is_none()
+                })
+            },
+        )
         .map(drop)
     }
 
@@ -156,7 +169,10 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
     fn few_files(&mut self) -> Result<()> {
         let process = self.running()?.id().to_string();
         let limit = |limit: &str| {
-            self.scene.lab.node.exec(&["prlimit", "--pid", &process, &format!("--nofile={limit}:")])
+            self.scene
+                .lab
+                .node
+                .exec(&["prlimit", "--pid", &process, &format!("--nofile={limit}:")])
         };
         limit("8")?;
         thread::sleep(Duration::from_millis(1500));
@@ -169,8 +185,13 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
     fn failing_calls(&mut self) -> Result<()> {
         let _etcd_has_everything = self.scene.mirror_removal.read();
         let process = self.running()?.id().to_string();
-        let Some(fault) = FAILING_CALLS.choose(&mut self.random) else { return Ok(()) };
-        let (first, step) = (self.random.random_range(1..5), self.random.random_range(2..9));
+        let Some(fault) = FAILING_CALLS.choose(&mut self.random) else {
+            return Ok(());
+        };
+        let (first, step) = (
+            self.random.random_range(1..5),
+            self.random.random_range(2..9),
+        );
         let inject = format!("inject={fault}:when={first}+{step}");
         let calls = format!("trace={}", fault.split(':').next().unwrap_or_default());
         // The tracer ends with the signal and detaches from the agent.
@@ -194,7 +215,9 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
     }
 
     fn damage_the_table(&mut self) {
-        let Some(damage) = MANUAL_CHANGES.choose(&mut self.random) else { return };
+        let Some(damage) = MANUAL_CHANGES.choose(&mut self.random) else {
+            return;
+        };
         let command: Vec<&str> = std::iter::once("nft").chain(damage.split(' ')).collect();
         let done = self.scene.lab.node.exec(&command);
         match (self.table, done) {
@@ -207,7 +230,9 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
     }
 
     fn running(&self) -> Result<&Agent<'lab>> {
-        self.agent.as_ref().ok_or_else(|| LabError::Unexpected("no agent runs".to_owned()))
+        self.agent
+            .as_ref()
+            .ok_or_else(|| LabError::Unexpected("no agent runs".to_owned()))
     }
 
     fn launched(&self) -> Result<Agent<'lab>> {
@@ -222,7 +247,9 @@ impl<'run, 'lab> NodeFaults<'run, 'lab> {
 
     /// Keeps a fault for a while.
     fn last(&mut self, milliseconds: u64) {
-        thread::sleep(Duration::from_millis(self.random.random_range(0..milliseconds)));
+        thread::sleep(Duration::from_millis(
+            self.random.random_range(0..milliseconds),
+        ));
     }
 }
 

@@ -23,7 +23,8 @@ impl fmt::Display for RunResult<'_> {
         for (fault, count) in &self.faults.0 {
             writeln!(f, "{count:8} × {fault}")?;
         }
-        let rate = self.changes.written / usize::try_from(self.duration.as_secs().max(1)).unwrap_or(1);
+        let rate =
+            self.changes.written / usize::try_from(self.duration.as_secs().max(1)).unwrap_or(1);
         writeln!(
             f,
             "{:8} changes ({rate}/s), and {} that etcd refused",

@@ -52,5 +52,8 @@ impl RunState<'_> {
 
 /// Repeats the write until etcd accepts it.
 pub(super) fn put_until_accepted(etcd: &Etcd<'_>, service: &Service) -> Result<()> {
-    wait_until("etcd accepts a service", EVENT_TIMEOUT, || etcd.put(service).is_ok()).map(drop)
+    wait_until("etcd accepts a service", EVENT_TIMEOUT, || {
+        etcd.put(service).is_ok()
+    })
+    .map(drop)
 }

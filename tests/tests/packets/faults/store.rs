@@ -29,7 +29,13 @@ pub(super) struct StoreFaults<'run, 'lab> {
 impl<'run, 'lab> StoreFaults<'run, 'lab> {
     pub(super) fn new(scene: &'run RunState<'lab>, etcd: Etcd<'lab>, seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed ^ STREAM);
-        Self { scene, etcd, backup: None, random, tally: Tally::default() }
+        Self {
+            scene,
+            etcd,
+            backup: None,
+            random,
+            tally: Tally::default(),
+        }
     }
 
     /// One fault after the other, each of which is repaired.
@@ -56,10 +62,16 @@ impl<'run, 'lab> StoreFaults<'run, 'lab> {
                 self.last(8000);
                 self.etcd.signal_member(member, Signal::SIGCONT)
             }
-            7..10 => self.cut_off(member, Isolation::All, "a member of etcd cut off from everybody"),
-            10..13 => {
-                self.cut_off(member, Isolation::Members, "a member of etcd cut off from the other members")
-            }
+            7..10 => self.cut_off(
+                member,
+                Isolation::All,
+                "a member of etcd cut off from everybody",
+            ),
+            10..13 => self.cut_off(
+                member,
+                Isolation::Members,
+                "a member of etcd cut off from the other members",
+            ),
             13 => {
                 self.tally.count("all members of etcd killed");
                 self.etcd.kill()?;
@@ -92,7 +104,9 @@ impl<'run, 'lab> StoreFaults<'run, 'lab> {
 
     /// All members forget what was written after the backup.
     fn restore(&mut self) -> Result<()> {
-        let Some(backup) = &self.backup else { return Ok(()) };
+        let Some(backup) = &self.backup else {
+            return Ok(());
+        };
         self.etcd.restore(backup)?;
         self.tally.count("etcd restored from a backup");
         Ok(())
@@ -115,11 +129,15 @@ impl<'run, 'lab> StoreFaults<'run, 'lab> {
 
     /// Repeats a request that fails while members are down.
     fn when_ready<T>(&self, request: impl Fn(&Etcd<'lab>) -> Result<T>) -> Result<T> {
-        wait_for("etcd does as asked", EVENT_TIMEOUT, || request(&self.etcd).ok())
+        wait_for("etcd does as asked", EVENT_TIMEOUT, || {
+            request(&self.etcd).ok()
+        })
     }
 
     /// Keeps a fault for a while.
     fn last(&mut self, milliseconds: u64) {
-        thread::sleep(Duration::from_millis(self.random.random_range(100..milliseconds)));
+        thread::sleep(Duration::from_millis(
+            self.random.random_range(100..milliseconds),
+        ));
     }
 }

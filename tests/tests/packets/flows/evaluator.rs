@@ -20,7 +20,10 @@ pub(crate) fn traces(lab: &Lab, agent: &Agent<'_>, flows: &[Flow]) -> Result<Vec
 
 fn trace(lab: &Lab, agent: &Agent<'_>, flow: &Flow) -> Result<Trace> {
     let flow = flow.to_model(lab).map_err(unexpected)?;
-    let interface = flow.interface().map(|name| format!("&interface={name}")).unwrap_or_default();
+    let interface = flow
+        .interface()
+        .map(|name| format!("&interface={name}"))
+        .unwrap_or_default();
     let (from, to, port, protocol) = (flow.from(), flow.to(), flow.port(), flow.protocol());
     let path = format!("/trace?from={from}&to={to}&port={port}&protocol={protocol}{interface}");
     serde_json::from_value(agent.http("GET", &path)?.json()?).map_err(unexpected)
@@ -39,7 +42,10 @@ pub(crate) fn mismatches(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<Str
 fn outcome(lab: &Lab, flow: &Flow, trace: &Trace) -> Result<FlowOutcome> {
     match &trace.verdict {
         Verdict::Backends(delivery) => {
-            let backends = delivery.candidates.iter().map(|it| (it.address, delivery.is_hidden_from(it)));
+            let backends = delivery
+                .candidates
+                .iter()
+                .map(|it| (it.address, delivery.is_hidden_from(it)));
             FlowOutcome::by_addresses(lab, flow, backends)
         }
         Verdict::Rejected(_) => Ok(FlowOutcome::Rejected),
@@ -57,18 +63,28 @@ pub(crate) fn unexplained(lab: &Lab, flows: &[Flow], traces: &[Trace]) -> Vec<St
     let mut unexplained = Vec::new();
     for (flow, trace) in flows.iter().zip(traces) {
         let text = trace.to_string();
-        let is_explanation = |line: &&str| !line.starts_with("flow ") && !line.starts_with("service ");
+        let is_explanation =
+            |line: &&str| !line.starts_with("flow ") && !line.starts_with("service ");
         let words: Vec<&str> = text.lines().filter(is_explanation).collect();
         let has_line = |label: &str| {
-            words.iter().any(|line| line.strip_prefix(label).is_some_and(|it| !it.trim().is_empty()))
+            words.iter().any(|line| {
+                line.strip_prefix(label)
+                    .is_some_and(|it| !it.trim().is_empty())
+            })
         };
         if !["client ", "verdict ", "why "].into_iter().all(has_line) {
-            unexplained.push(format!("{flow}: the client, the verdict or the reason is missing in:\n{text}"));
+            unexplained.push(format!(
+                "{flow}: the client, the verdict or the reason is missing in:\n{text}"
+            ));
         }
         let expected = expected_outcome(lab, flow);
-        let first = outcomes.entry(words.join("\n")).or_insert_with(|| expected.clone());
+        let first = outcomes
+            .entry(words.join("\n"))
+            .or_insert_with(|| expected.clone());
         if *first != expected {
-            unexplained.push(format!("{flow}: ends with {expected:?}, explained as {first:?} is:\n{text}"));
+            unexplained.push(format!(
+                "{flow}: ends with {expected:?}, explained as {first:?} is:\n{text}"
+            ));
         }
     }
     unexplained

@@ -76,7 +76,11 @@ pub(crate) struct Flow {
 impl Endpoints {
     /// All endpoints ready.
     pub(crate) fn ready(words: &'static str, ready: &[&'static Host]) -> Self {
-        Self { words, ready: ready.to_vec(), terminating: Vec::new() }
+        Self {
+            words,
+            ready: ready.to_vec(),
+            terminating: Vec::new(),
+        }
     }
 }
 
@@ -99,10 +103,46 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
 
 /// Names of the services: for each policy one for each state of the endpoints.
 const SERVICES: [(Policies, [&str; 5]); 4] = [
-    (Policies::Cluster, ["c-both", "c-remote", "c-draining", "c-terminating", "c-none"]),
-    (Policies::ExternalLocal, ["e-both", "e-remote", "e-draining", "e-terminating", "e-none"]),
-    (Policies::InternalLocal, ["i-both", "i-remote", "i-draining", "i-terminating", "i-none"]),
-    (Policies::BothLocal, ["b-both", "b-remote", "b-draining", "b-terminating", "b-none"]),
+    (
+        Policies::Cluster,
+        [
+            "c-both",
+            "c-remote",
+            "c-draining",
+            "c-terminating",
+            "c-none",
+        ],
+    ),
+    (
+        Policies::ExternalLocal,
+        [
+            "e-both",
+            "e-remote",
+            "e-draining",
+            "e-terminating",
+            "e-none",
+        ],
+    ),
+    (
+        Policies::InternalLocal,
+        [
+            "i-both",
+            "i-remote",
+            "i-draining",
+            "i-terminating",
+            "i-none",
+        ],
+    ),
+    (
+        Policies::BothLocal,
+        [
+            "b-both",
+            "b-remote",
+            "b-draining",
+            "b-terminating",
+            "b-none",
+        ],
+    ),
 ];
 
 /// Every state of the endpoints, in the order of the names in [`SERVICES`].
@@ -114,10 +154,22 @@ fn states(lab: &Lab) -> [Endpoints; 5] {
         terminating: terminating.to_vec(),
     };
     [
-        state("a local and a remote backend, both ready", &[local, remote], &[]),
+        state(
+            "a local and a remote backend, both ready",
+            &[local, remote],
+            &[],
+        ),
         state("a remote backend only", &[remote], &[]),
-        state("a local backend that terminates and a remote one that is ready", &[remote], &[local]),
-        state("a local and a remote backend, both terminating", &[], &[local, remote]),
+        state(
+            "a local backend that terminates and a remote one that is ready",
+            &[remote],
+            &[local],
+        ),
+        state(
+            "a local and a remote backend, both terminating",
+            &[],
+            &[local, remote],
+        ),
         state("no backend", &[], &[]),
     ]
 }
@@ -127,13 +179,19 @@ pub(crate) type Row = (Policies, Endpoints, Service);
 
 /// All services of the matrix.
 pub(crate) fn services(lab: &Lab) -> Vec<Row> {
-    let named = SERVICES.into_iter().flat_map(|(policies, names)| names.map(|name| (policies, name)));
+    let named = SERVICES
+        .into_iter()
+        .flat_map(|(policies, names)| names.map(|name| (policies, name)));
     let states = states(lab);
     named
         .zip(states.iter().cycle())
         .zip(1..)
         .map(|(((policies, name), endpoints), number)| {
-            (policies, endpoints.clone(), Service::new(name, number, &endpoints.ready))
+            (
+                policies,
+                endpoints.clone(),
+                Service::new(name, number, &endpoints.ready),
+            )
         })
         .collect()
 }
@@ -153,9 +211,21 @@ pub(crate) fn flows_from(mode: Mode, source: Source, services: Vec<Row>) -> Vec<
     let mut flows = Vec::new();
     for (policies, endpoints, service) in services {
         for frontend in Frontend::ALL {
-            for (family, protocol) in Family::BOTH.into_iter().flat_map(|f| PROTOCOLS.map(|p| (f, p))) {
+            for (family, protocol) in Family::BOTH
+                .into_iter()
+                .flat_map(|f| PROTOCOLS.map(|p| (f, p)))
+            {
                 let (endpoints, service) = (endpoints.clone(), service.clone());
-                flows.push(Flow { mode, source, frontend, policies, family, protocol, endpoints, service });
+                flows.push(Flow {
+                    mode,
+                    source,
+                    frontend,
+                    policies,
+                    family,
+                    protocol,
+                    endpoints,
+                    service,
+                });
             }
         }
     }

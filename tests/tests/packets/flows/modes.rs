@@ -35,12 +35,18 @@ fn services(lab: &Lab) -> Vec<Row> {
         Endpoints::ready("a local and a remote backend", &[local, remote]),
         Endpoints::ready("a local backend", &[local]),
     ];
-    let named = SERVICES.into_iter().flat_map(|(policies, names)| names.map(|name| (policies, name)));
+    let named = SERVICES
+        .into_iter()
+        .flat_map(|(policies, names)| names.map(|name| (policies, name)));
     named
         .zip(states.iter().cycle())
         .zip(1..)
         .map(|(((policies, name), endpoints), number)| {
-            (policies, endpoints.clone(), Service::new(name, number, &endpoints.ready))
+            (
+                policies,
+                endpoints.clone(),
+                Service::new(name, number, &endpoints.ready),
+            )
         })
         .collect()
 }
@@ -48,7 +54,11 @@ fn services(lab: &Lab) -> Vec<Row> {
 /// The remote backend answers the external client directly and not from the requested address. The same happens with
 /// kube-proxy: without detection, cluster IPs are not for external clients.
 fn goes_astray(flow: &Flow, lab: &Lab) -> bool {
-    let has_remote = flow.endpoints.ready.iter().any(|host| host.node != lab.node.host.name);
+    let has_remote = flow
+        .endpoints
+        .ready
+        .iter()
+        .any(|host| host.node != lab.node.host.name);
     let is_local = matches!(flow.policies, Policies::InternalLocal | Policies::BothLocal);
     flow.mode == Mode::NoDetection
         && flow.source == Source::External
@@ -59,39 +69,66 @@ fn goes_astray(flow: &Flow, lab: &Lab) -> bool {
 
 #[test]
 fn every_override_of_table_holds_in_all_three_ways() -> Result<()> {
-    isolated("flows::modes::every_override_of_table_holds_in_all_three_ways", |lab| {
-        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let state = Manifests::new(lab)?;
-        for service in services(lab) {
-            state.put_manifest(&manifest(&service))?;
-        }
-        for (mode, flags) in MODES {
-            let pods = (mode != Mode::NoPodCidrs).then_some(&ranges::PODS);
-            // A UDP client that reuses the port of an earlier mode would continue its flow.
-            lab.node.exec(&["conntrack", "--flush"])?;
-            state.put_node(&NodeManifest { host: lab.node.host, pods, zone: None })?;
-            if mode == Mode::Egress {
-                state.delete_node(lab.node2.host)?;
+    isolated(
+        "flows::modes::every_override_of_table_holds_in_all_three_ways",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+            let state = Manifests::new(lab)?;
+            for service in services(lab) {
+                state.put_manifest(&manifest(&service))?;
             }
-            let flags = flags.iter().map(ToString::to_string).collect();
-            let agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })?;
-            let flows_from = |source| flows_from(mode, source, services(lab));
-            let arriving = |source| {
-                flows_from(source).into_iter().filter(|flow| !goes_astray(flow, lab)).collect::<Vec<_>>()
-            };
-            let (size, wrong) = run(lab, arriving)?;
-            println!("{mode:?}, packets: {size} flows, {} of them not as expected", wrong.len());
-            let all = 4 * 4 * 4 * 2 * 3 * 2;
-            // Two of the policies, one frontend, both families, three protocols.
-            let astray = if mode == Mode::NoDetection { 2 * 2 * 3 } else { 0 };
-            assert_eq!(size, all - astray, "sources, frontends, policies, families, protocols, states");
-            assert!(wrong.is_empty(), "{mode:?}: {}", wrong.join("\n"));
+            for (mode, flags) in MODES {
+                let pods = (mode != Mode::NoPodCidrs).then_some(&ranges::PODS);
+                // A UDP client that reuses the port of an earlier mode would continue its flow.
+                lab.node.exec(&["conntrack", "--flush"])?;
+                state.put_node(&NodeManifest {
+                    host: lab.node.host,
+                    pods,
+                    zone: None,
+                })?;
+                if mode == Mode::Egress {
+                    state.delete_node(lab.node2.host)?;
+                }
+                let flags = flags.iter().map(ToString::to_string).collect();
+                let agent = Agent::start(
+                    lab,
+                    &AgentOptions {
+                        flags,
+                        ..AgentOptions::with_store(state.url())
+                    },
+                )?;
+                let flows_from = |source| flows_from(mode, source, services(lab));
+                let arriving = |source| {
+                    flows_from(source)
+                        .into_iter()
+                        .filter(|flow| !goes_astray(flow, lab))
+                        .collect::<Vec<_>>()
+                };
+                let (size, wrong) = run(lab, arriving)?;
+                println!(
+                    "{mode:?}, packets: {size} flows, {} of them not as expected",
+                    wrong.len()
+                );
+                let all = 4 * 4 * 4 * 2 * 3 * 2;
+                // Two of the policies, one frontend, both families, three protocols.
+                let astray = if mode == Mode::NoDetection {
+                    2 * 2 * 3
+                } else {
+                    0
+                };
+                assert_eq!(
+                    size,
+                    all - astray,
+                    "sources, frontends, policies, families, protocols, states"
+                );
+                assert!(wrong.is_empty(), "{mode:?}: {}", wrong.join("\n"));
 
-            let flows: Vec<_> = Source::ALL.into_iter().flat_map(flows_from).collect();
-            assert_eq!(flows.len(), all);
-            evaluated::compare(&format!("{mode:?}"), lab, &agent, &flows)?;
-            agent.stop()?;
-        }
-        Ok(())
-    })
+                let flows: Vec<_> = Source::ALL.into_iter().flat_map(flows_from).collect();
+                assert_eq!(flows.len(), all);
+                evaluated::compare(&format!("{mode:?}"), lab, &agent, &flows)?;
+                agent.stop()?;
+            }
+            Ok(())
+        },
+    )
 }

@@ -16,13 +16,22 @@ use super::{matrix::Source, packets::NO_ANSWER_TIMEOUT};
 fn serve_on_other_node(lab: &Lab, addresses: [IpAddr; 2], port: u16) -> Result<Vec<Server>> {
     let mut servers = Vec::new();
     for (family, address) in Family::BOTH.into_iter().zip(addresses) {
-        let (text, via) = (address.to_string(), lab.node2.host.address(family).to_string());
+        let (text, via) = (
+            address.to_string(),
+            lab.node2.host.address(family).to_string(),
+        );
         // `nodad`: the address can be used immediately.
         let nodad: &[&str] = if address.is_ipv6() { &["nodad"] } else { &[] };
-        lab.node2.exec(&[&["ip", "address", "add", &text, "dev", "lo"], nodad].concat())?;
+        lab.node2
+            .exec(&[&["ip", "address", "add", &text, "dev", "lo"], nodad].concat())?;
         lab.node.exec(&["ip", "route", "add", &text, "via", &via])?;
         for protocol in Protocol::ALL {
-            servers.push(Server::start(&lab.node2, "other-node", protocol, (address, port).into())?);
+            servers.push(Server::start(
+                &lab.node2,
+                "other-node",
+                protocol,
+                (address, port).into(),
+            )?);
         }
     }
     Ok(servers)
@@ -42,8 +51,13 @@ fn check_from_all_sources(
 ) -> Result<()> {
     let ask = |(source, address, protocol): (Source, IpAddr, Protocol)| {
         let server = (address, port).into();
-        let outcome = source.namespace(lab).ask_within(protocol, server, NO_ANSWER_TIMEOUT)?;
-        assert!(check(&outcome), "from {source:?} to {server}, {protocol:?}: {outcome:?}");
+        let outcome = source
+            .namespace(lab)
+            .ask_within(protocol, server, NO_ANSWER_TIMEOUT)?;
+        assert!(
+            check(&outcome),
+            "from {source:?} to {server}, {protocol:?}: {outcome:?}"
+        );
         Ok(())
     };
     let flows = Source::ALL
@@ -54,8 +68,10 @@ fn check_from_all_sources(
     thread::scope(|scope| {
         let ask = &ask;
         let runs: Vec<_> = flows.map(|flow| scope.spawn(move || ask(flow))).collect();
-        runs.into_iter()
-            .try_for_each(|run| run.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
+        runs.into_iter().try_for_each(|run| {
+            run.join()
+                .unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+        })
     })
 }
 
@@ -75,40 +91,65 @@ fn unknown_port_is_rejected_on_cluster_ip_only() -> Result<()> {
         state.put(&web)?;
         let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
         let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused { .. });
-        check_from_all_sources(lab, addresses(lab, &web, Frontend::ClusterIp), PORT + 1, is_refused)?;
+        check_from_all_sources(
+            lab,
+            addresses(lab, &web, Frontend::ClusterIp),
+            PORT + 1,
+            is_refused,
+        )?;
         check_from_all_sources(lab, balancer, PORT + 1, answered_by_other_node)?;
-        let answered_by_pod1 =
-            |outcome: &Outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == "pod1");
+        let answered_by_pod1 = |outcome: &Outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.by == "pod1");
         check_from_all_sources(lab, balancer, PORT, answered_by_pod1)
     })
 }
 
 #[test]
 fn ip_mode_proxy_sends_traffic_to_the_load_balancer() -> Result<()> {
-    isolated("flows::not_intercepted::ip_mode_proxy_sends_traffic_to_the_load_balancer", |lab| {
-        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let web = Service::new("web", 80, &[lab.pod1.host]);
-        let balancer = addresses(lab, &web, Frontend::LoadBalancer);
-        let _servers = serve_on_other_node(lab, balancer, PORT)?;
-        let state = Manifests::new(lab)?;
-        state.put_manifest(&ServiceManifest { proxied: true, ..ServiceManifest::new(web) })?;
-        let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        check_from_all_sources(lab, balancer, PORT, answered_by_other_node)
-    })
+    isolated(
+        "flows::not_intercepted::ip_mode_proxy_sends_traffic_to_the_load_balancer",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+            let web = Service::new("web", 80, &[lab.pod1.host]);
+            let balancer = addresses(lab, &web, Frontend::LoadBalancer);
+            let _servers = serve_on_other_node(lab, balancer, PORT)?;
+            let state = Manifests::new(lab)?;
+            state.put_manifest(&ServiceManifest {
+                proxied: true,
+                ..ServiceManifest::new(web)
+            })?;
+            let _agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+            check_from_all_sources(lab, balancer, PORT, answered_by_other_node)
+        },
+    )
 }
 
 #[test]
 fn unallocated_cluster_ip_is_dropped_in_known_service_cidrs() -> Result<()> {
-    isolated("flows::not_intercepted::unallocated_cluster_ip_is_dropped_in_known_service_cidrs", |lab| {
-        let unallocated = addresses(lab, &Service::new("unallocated", 200, &[]), Frontend::ClusterIp);
-        let _servers = serve_on_other_node(lab, unallocated, PORT)?;
-        let state = Manifests::new(lab)?;
-        state.put(&Service::new("web", 80, &[]))?;
-        let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
-        check_from_all_sources(lab, unallocated, PORT, answered_by_other_node)?;
-        agent.stop()?;
-        let flags = vec!["--service-cidrs=10.96.0.0/16,fd00:10:96::/112".to_owned()];
-        let _agent = Agent::start(lab, &AgentOptions { flags, ..AgentOptions::with_store(state.url()) })?;
-        check_from_all_sources(lab, unallocated, PORT, |outcome| *outcome == Outcome::TimedOut)
-    })
+    isolated(
+        "flows::not_intercepted::unallocated_cluster_ip_is_dropped_in_known_service_cidrs",
+        |lab| {
+            let unallocated = addresses(
+                lab,
+                &Service::new("unallocated", 200, &[]),
+                Frontend::ClusterIp,
+            );
+            let _servers = serve_on_other_node(lab, unallocated, PORT)?;
+            let state = Manifests::new(lab)?;
+            state.put(&Service::new("web", 80, &[]))?;
+            let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+            check_from_all_sources(lab, unallocated, PORT, answered_by_other_node)?;
+            agent.stop()?;
+            let flags = vec!["--service-cidrs=10.96.0.0/16,fd00:10:96::/112".to_owned()];
+            let _agent = Agent::start(
+                lab,
+                &AgentOptions {
+                    flags,
+                    ..AgentOptions::with_store(state.url())
+                },
+            )?;
+            check_from_all_sources(lab, unallocated, PORT, |outcome| {
+                *outcome == Outcome::TimedOut
+            })
+        },
+    )
 }

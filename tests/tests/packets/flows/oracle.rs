@@ -50,7 +50,9 @@ fn row(mode: Mode, source: Source, frontend: Frontend) -> [Cell; 3] {
         }
         (Source::Pod | Source::Backend, ClusterIp) => [All, All, Local],
         // The table has no external IPs: they behave like load balancers.
-        (Source::Pod | Source::Backend, NodePort | LoadBalancer | ExternalIp) => [AllHidden, All, AllHidden],
+        (Source::Pod | Source::Backend, NodePort | LoadBalancer | ExternalIp) => {
+            [AllHidden, All, AllHidden]
+        }
         (Source::Node | Source::External, ClusterIp) => [AllHidden, AllHidden, LocalHidden],
         (Source::Node, NodePort | LoadBalancer | ExternalIp) => [AllHidden, AllHidden, AllHidden],
         (Source::External, NodePort | LoadBalancer | ExternalIp) => [AllHidden, Local, AllHidden],
@@ -70,10 +72,18 @@ fn cell(flow: &Flow) -> Cell {
 /// The ready ones, or without any, those terminating but still serving.
 fn usable(flow: &Flow, counts: impl Fn(&Host) -> bool) -> BTreeSet<&'static str> {
     let names = |hosts: &[&'static Host]| {
-        hosts.iter().filter(|host| counts(host)).map(|host| host.name).collect::<BTreeSet<_>>()
+        hosts
+            .iter()
+            .filter(|host| counts(host))
+            .map(|host| host.name)
+            .collect::<BTreeSet<_>>()
     };
     let ready = names(&flow.endpoints.ready);
-    if ready.is_empty() { names(&flow.endpoints.terminating) } else { ready }
+    if ready.is_empty() {
+        names(&flow.endpoints.terminating)
+    } else {
+        ready
+    }
 }
 
 /// The expected outcome of this flow.
@@ -87,7 +97,11 @@ pub(crate) fn expected(flow: &Flow, this_node: &Host) -> ExpectedOutcome {
         Cell::All | Cell::AllHidden => all,
         Cell::Local | Cell::LocalHidden => local,
     };
-    if may_serve.is_empty() { ExpectedOutcome::Dropped } else { ExpectedOutcome::Answered(may_serve) }
+    if may_serve.is_empty() {
+        ExpectedOutcome::Dropped
+    } else {
+        ExpectedOutcome::Answered(may_serve)
+    }
 }
 
 /// Whether the client must be masqueraded for the backend `by`.
@@ -95,7 +109,8 @@ pub(crate) fn is_hidden(flow: &Flow, by: &str) -> bool {
     // A client that is its own backend could not match the reply from its own address.
     let itself = flow.source == Source::Backend && by == "pod1";
     // Nothing says that the pods of the other node are in the cluster.
-    let leaves =
-        flow.mode == Mode::Egress && matches!(flow.source, Source::Pod | Source::Backend) && by == "pod3";
+    let leaves = flow.mode == Mode::Egress
+        && matches!(flow.source, Source::Pod | Source::Backend)
+        && by == "pod3";
     itself || leaves || matches!(cell(flow), Cell::AllHidden | Cell::LocalHidden)
 }

@@ -22,16 +22,23 @@ const MAX_CONNECTIONS: usize = 64;
 
 /// Runs all flows and describes the mismatches. Flows without an answer are awaited in parallel.
 pub(crate) fn mismatches(lab: &Lab, flows: &[Flow]) -> Result<Vec<String>> {
-    let (silent, others): (Vec<&Flow>, Vec<&Flow>) =
-        flows.iter().partition(|flow| expected(flow, lab.node.host) == ExpectedOutcome::Dropped);
+    let (silent, others): (Vec<&Flow>, Vec<&Flow>) = flows
+        .iter()
+        .partition(|flow| expected(flow, lab.node.host) == ExpectedOutcome::Dropped);
     let mut wrong = Vec::new();
     for flow in others {
         wrong.extend(mismatch(lab, flow)?);
     }
     thread::scope(|scope| {
-        let runs: Vec<_> = silent.into_iter().map(|flow| scope.spawn(move || mismatch(lab, flow))).collect();
+        let runs: Vec<_> = silent
+            .into_iter()
+            .map(|flow| scope.spawn(move || mismatch(lab, flow)))
+            .collect();
         for run in runs {
-            wrong.extend(run.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?);
+            wrong.extend(
+                run.join()
+                    .unwrap_or_else(|cause| std::panic::resume_unwind(cause))?,
+            );
         }
         Ok(wrong)
     })
@@ -111,7 +118,11 @@ fn compare(flow: &Flow, by: &BTreeSet<&'static str>, seen: &RepliesByServer) -> 
             (true, Source::Node) => hidden * 2 >= answers.len(),
             (true, _) => hidden == answers.len(),
         };
-        let words = if is_hidden(flow, name) { "was not hidden" } else { "was hidden" };
+        let words = if is_hidden(flow, name) {
+            "was not hidden"
+        } else {
+            "was hidden"
+        };
         (!right).then(|| format!("the right answers, but the client's address {words} from {name}"))
     })
 }

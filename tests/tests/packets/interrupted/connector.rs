@@ -45,16 +45,22 @@ fn interrupted_connector_converges_and_writes_nothing_twice() -> Result<()> {
         write(&config, &registries)?;
         let config = config.display().to_string();
         let arguments = ["--enable", "connector", "--connector-file", &config];
-        let (_fleet, expected) = interrupt_while(lab, &etcd, &arguments, |done| churn(&file, done))?;
+        let (_fleet, expected) =
+            interrupt_while(lab, &etcd, &arguments, |done| churn(&file, done))?;
         let mut found = [Services::new(), Services::new()];
         wait_until("etcd has what the file has", EVENT_TIMEOUT, || {
             found = PREFIXES.map(|prefix| stored(&etcd, prefix).unwrap_or_default());
             found.iter().all(|found| *found == expected)
         })
-        .map_err(|error| LabError::Unexpected(format!("{error}: {found:?} rather than {expected:?}")))?;
+        .map_err(|error| {
+            LabError::Unexpected(format!("{error}: {found:?} rather than {expected:?}"))
+        })?;
         let prefixes = PREFIXES.map(full);
         let prefixes = prefixes.each_ref().map(String::as_str);
-        println!("{}", is_written_once(lab, &etcd, &prefixes, number, (3, 20))?);
+        println!(
+            "{}",
+            is_written_once(lab, &etcd, &prefixes, number, (3, 20))?
+        );
         Ok(())
     })
 }
@@ -95,8 +101,19 @@ fn churn(file: &Path, done: &AtomicBool) -> Result<Services> {
             );
             text.push_str(&entry);
         }
-        write(file, if services.is_empty() { "services: []\n" } else { &text })?;
-        thread::sleep(if newest % BURST == 0 { DEBOUNCE_TIME } else { CHANGE_INTERVAL });
+        write(
+            file,
+            if services.is_empty() {
+                "services: []\n"
+            } else {
+                &text
+            },
+        )?;
+        thread::sleep(if newest % BURST == 0 {
+            DEBOUNCE_TIME
+        } else {
+            CHANGE_INTERVAL
+        });
     }
     Ok(services)
 }
@@ -105,7 +122,8 @@ fn churn(file: &Path, done: &AtomicBool) -> Result<Services> {
 fn number(value: &str) -> Option<i64> {
     let value: Value = serde_json::from_str(value).ok()?;
     let of_service = || value["annotations"]["number"].as_str()?.parse().ok();
-    let of_endpoints = || Some(value["endpoint_subsets"][0]["ports"][0]["port"].as_i64()? - FIRST_PORT);
+    let of_endpoints =
+        || Some(value["endpoint_subsets"][0]["ports"][0]["port"].as_i64()? - FIRST_PORT);
     of_service().or_else(of_endpoints)
 }
 
@@ -115,5 +133,9 @@ fn stored(etcd: &EtcdClient<'_>, prefix: &str) -> Result<Services> {
         let value: Value = serde_json::from_str(line).ok()?;
         Some((value["name"].as_str()?.to_owned(), number(line)?))
     };
-    Ok(values.lines().filter(|line| !line.is_empty()).filter_map(read).collect())
+    Ok(values
+        .lines()
+        .filter(|line| !line.is_empty())
+        .filter_map(read)
+        .collect())
 }

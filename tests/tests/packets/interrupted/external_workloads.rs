@@ -29,7 +29,10 @@ fn interrupted_external_workloads_converge_with_one_writer() -> Result<()> {
             let etcd = Etcd::start(lab)?;
             for number in 0..SERVICES {
                 let (name, ip) = (name(number), format!("10.96.0.{}", 10 + number));
-                etcd.put_value(&service_key(&name), &service(&name, &name, &[&ip]).to_string())?;
+                etcd.put_value(
+                    &service_key(&name),
+                    &service(&name, &name, &[&ip]).to_string(),
+                )?;
             }
             let (_fleet, workloads) =
                 interrupt_while(lab, &etcd, &["--enable", "external-workloads"], |done| {
@@ -37,15 +40,24 @@ fn interrupted_external_workloads_converge_with_one_writer() -> Result<()> {
                 })?;
             let expected = expected(&workloads);
             let mut found = BTreeMap::new();
-            wait_until("every service has its ready workloads", EVENT_TIMEOUT, || {
-                found = endpoints(&etcd).unwrap_or_default();
-                found == expected
-            })
-            .map_err(|error| LabError::Unexpected(format!("{error}: {found:?} rather than {expected:?}")))?;
+            wait_until(
+                "every service has its ready workloads",
+                EVENT_TIMEOUT,
+                || {
+                    found = endpoints(&etcd).unwrap_or_default();
+                    found == expected
+                },
+            )
+            .map_err(|error| {
+                LabError::Unexpected(format!("{error}: {found:?} rather than {expected:?}"))
+            })?;
             let slices = format!("{ROOT}/endpointslice/");
             let written = History::read(lab, &etcd)?.is_of_its_terms(&[&slices])?;
             println!("{written:?}");
-            assert!(written.terms >= 4 && written.writes > 20, "{written:?} proves nothing");
+            assert!(
+                written.terms >= 4 && written.writes > 20,
+                "{written:?} proves nothing"
+            );
             Ok(())
         },
     )
@@ -85,23 +97,42 @@ fn expected(workloads: &BTreeMap<u8, Workload>) -> Endpoints {
     let mut expected = Endpoints::new();
     for workload in workloads.values() {
         let address = (workload.addresses[0].clone(), workload.is_ready);
-        expected.entry(workload.app.clone()).or_default().insert(address);
+        expected
+            .entry(workload.app.clone())
+            .or_default()
+            .insert(address);
     }
     expected
 }
 
 /// The endpoints in etcd. A duplicate address is an error.
 fn endpoints(etcd: &EtcdClient<'_>) -> Result<Endpoints> {
-    let values =
-        etcd.etcdctl(&["get", "--prefix", &format!("{ROOT}/endpointslice/"), "--print-value-only"])?;
+    let values = etcd.etcdctl(&[
+        "get",
+        "--prefix",
+        &format!("{ROOT}/endpointslice/"),
+        "--print-value-only",
+    ])?;
     let mut found = Endpoints::new();
     for line in values.lines().filter(|line| !line.is_empty()) {
-        let slice: Value =
-            serde_json::from_str(line).map_err(|error| LabError::Unexpected(format!("{error}: {line}")))?;
-        let service = found.entry(slice["service_name"].as_str().unwrap_or_default().to_owned()).or_default();
+        let slice: Value = serde_json::from_str(line)
+            .map_err(|error| LabError::Unexpected(format!("{error}: {line}")))?;
+        let service = found
+            .entry(
+                slice["service_name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+            )
+            .or_default();
         for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
-            let address = endpoint["addresses"][0].as_str().unwrap_or_default().to_owned();
-            let is_ready = endpoint["conditions"]["ready"].as_bool().unwrap_or_default();
+            let address = endpoint["addresses"][0]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            let is_ready = endpoint["conditions"]["ready"]
+                .as_bool()
+                .unwrap_or_default();
             if !service.insert((address.clone(), is_ready)) {
                 return Err(LabError::Unexpected(format!("{address} is there twice")));
             }

@@ -26,14 +26,18 @@ fn interrupt_while<'lab, T: Send>(
     churn: impl FnOnce(&AtomicBool) -> Result<T> + Send,
 ) -> Result<(Vec<Instance<'lab>>, T)> {
     let homes = [&lab.node2, &lab.client, &lab.pod1];
-    let mut fleet =
-        homes.into_iter().map(|home| Instance::start(lab, home, arguments)).collect::<Result<Vec<_>>>()?;
+    let mut fleet = homes
+        .into_iter()
+        .map(|home| Instance::start(lab, home, arguments))
+        .collect::<Result<Vec<_>>>()?;
     let done = AtomicBool::new(false);
     let churned = thread::scope(|scope| {
         let churning = scope.spawn(|| churn(&done));
         let interrupted = interrupt(etcd, &mut fleet);
         done.store(true, Ordering::Relaxed);
-        let churned = churning.join().map_err(|_| LabError::Unexpected("churning panicked".to_owned()))?;
+        let churned = churning
+            .join()
+            .map_err(|_| LabError::Unexpected("churning panicked".to_owned()))?;
         interrupted.and(churned)
     })?;
     Ok((fleet, churned))
@@ -51,6 +55,9 @@ fn is_written_once(
     let history = History::read(lab, etcd)?;
     let written = history.is_of_holders(prefixes)?;
     let puts = history.only_goes_forward(prefixes, number)?;
-    assert!(written.terms >= least_terms && puts > most_too_few, "{written:?} proves nothing");
+    assert!(
+        written.terms >= least_terms && puts > most_too_few,
+        "{written:?} proves nothing"
+    );
     Ok(format!("{written:?}, {puts} of them puts"))
 }

@@ -36,21 +36,33 @@ fn interrupted_reflector_converges_and_writes_nothing_twice() -> Result<()> {
         let etcd = Etcd::start(lab)?;
         // An address that all instances reach.
         let server = lab.node.run(|| {
-            let listener = TcpListener::bind(lab.node.host.socket(Family::V4, 0)).map_err(failed)?;
+            let listener =
+                TcpListener::bind(lab.node.host.socket(Family::V4, 0)).map_err(failed)?;
             ApiServer::listen(listener).map_err(failed)
         })?;
         let kubeconfig = server.kubeconfig().map_err(failed)?.display().to_string();
-        let arguments = ["--enable", "reflector", "--reflector-kubeconfig", &kubeconfig];
-        let (_fleet, expected) = interrupt_while(lab, &etcd, &arguments, |done| churn(&server, done))?;
+        let arguments = [
+            "--enable",
+            "reflector",
+            "--reflector-kubeconfig",
+            &kubeconfig,
+        ];
+        let (_fleet, expected) =
+            interrupt_while(lab, &etcd, &arguments, |done| churn(&server, done))?;
         let mut found = Objects::new();
         wait_until("etcd has what Kubernetes has", EVENT_TIMEOUT, || {
             found = stored(&etcd).unwrap_or_default();
             found == expected
         })
-        .map_err(|error| LabError::Unexpected(format!("{error}: {found:?} rather than {expected:?}")))?;
+        .map_err(|error| {
+            LabError::Unexpected(format!("{error}: {found:?} rather than {expected:?}"))
+        })?;
         let prefixes = prefixes();
         let prefixes = prefixes.each_ref().map(String::as_str);
-        println!("{}", is_written_once(lab, &etcd, &prefixes, number, (4, 100))?);
+        println!(
+            "{}",
+            is_written_once(lab, &etcd, &prefixes, number, (4, 100))?
+        );
         Ok(())
     })
 }
@@ -72,9 +84,17 @@ fn churn(server: &ApiServer, done: &AtomicBool) -> Result<Objects> {
         number += 1;
         let name = format!("s{}", random.random_range(0..NAMES));
         let (resource, path, object) = if random.random() {
-            ("services", format!("service/{name}"), service(&name, number))
+            (
+                "services",
+                format!("service/{name}"),
+                service(&name, number),
+            )
         } else {
-            ("endpointslices", format!("endpointslice/{name}"), slice(&name, number))
+            (
+                "endpointslices",
+                format!("endpointslice/{name}"),
+                slice(&name, number),
+            )
         };
         let path = format!("{path}/namespace/{NAMESPACE}");
         if random.random_range(0..4) == 0 {

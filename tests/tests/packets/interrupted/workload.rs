@@ -17,7 +17,10 @@ pub(crate) struct Workload {
 
 impl Workload {
     pub(crate) fn key(&self) -> String {
-        format!("{ROOT}/externalworkload/{}/namespace/{NAMESPACE}", self.name)
+        format!(
+            "{ROOT}/externalworkload/{}/namespace/{NAMESPACE}",
+            self.name
+        )
     }
 
     pub(crate) fn value(&self) -> Value {

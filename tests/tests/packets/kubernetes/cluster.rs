@@ -18,10 +18,14 @@ impl<'lab> Kubernetes<'lab> {
     /// Starts the API server inside the node's namespace; both nodes are in it.
     pub(crate) fn start(lab: &'lab Lab) -> Result<Self> {
         let server = lab.node.run(|| {
-            ApiServer::start().map_err(|error| LabError::system("start the API server".to_owned(), error))
+            ApiServer::start()
+                .map_err(|error| LabError::system("start the API server".to_owned(), error))
         })?;
         let kubernetes = Self { lab, server };
-        for (host, pods) in [(lab.node.host, &ranges::PODS), (lab.node2.host, &ranges::PODS2)] {
+        for (host, pods) in [
+            (lab.node.host, &ranges::PODS),
+            (lab.node2.host, &ranges::PODS2),
+        ] {
             kubernetes.put_object(node(host, pods))?;
         }
         Ok(kubernetes)
@@ -57,7 +61,8 @@ impl<'lab> Kubernetes<'lab> {
     pub(crate) fn delete(&self, service: &Service) {
         self.server.delete("services", NAMESPACE, service.name);
         for family in Family::BOTH {
-            self.server.delete("endpointslices", NAMESPACE, &slice_name(service, family));
+            self.server
+                .delete("endpointslices", NAMESPACE, &slice_name(service, family));
         }
     }
 
@@ -67,12 +72,24 @@ impl<'lab> Kubernetes<'lab> {
 }
 
 /// Runs `contiv controller --enable reflector` on the node.
-pub(crate) fn start_reflector(lab: &Lab, kubernetes: &Kubernetes<'_>, etcd: &str) -> Result<Process> {
+pub(crate) fn start_reflector(
+    lab: &Lab,
+    kubernetes: &Kubernetes<'_>,
+    etcd: &str,
+) -> Result<Process> {
     let config = scratch("controller.toml")?;
     fs::write(&config, "").map_err(failed)?;
     let mut command = std::process::Command::new(contiv_tests::agent::binary()?);
     command.env_clear().env("RUST_BACKTRACE", "1");
-    command.args(["controller", "--enable", "reflector", "--store", etcd, "--identity", "lab"]);
+    command.args([
+        "controller",
+        "--enable",
+        "reflector",
+        "--store",
+        etcd,
+        "--identity",
+        "lab",
+    ]);
     command.args(["--reflector-kubeconfig", &kubernetes.kubeconfig()?]);
     command.arg("--config").arg(config);
     Process::start(&lab.node, "controller", &mut command)
@@ -98,7 +115,8 @@ fn node(host: &Host, pods: &Range) -> Value {
 }
 
 fn service_object(lab: &Lab, service: &Service) -> Value {
-    let addresses = |frontend| Family::BOTH.map(|family| service.address(lab, frontend, family).ip());
+    let addresses =
+        |frontend| Family::BOTH.map(|family| service.address(lab, frontend, family).ip());
     let cluster_ips = addresses(Frontend::ClusterIp);
     json!({
         "apiVersion": "v1", "kind": "Service",

@@ -60,25 +60,33 @@ table IP kube-proxy {
 
 /// All rules for one service, in both families.
 pub(crate) fn rules(lab: &Lab, service: &Service) -> String {
-    Family::BOTH.map(|family| rules_of(lab, service, family)).concat()
+    Family::BOTH
+        .map(|family| rules_of(lab, service, family))
+        .concat()
 }
 
 /// Loads the rules, as kube-proxy does when it starts.
 pub(crate) fn load(lab: &Lab, service: &Service) -> Result<()> {
-    lab.node.exec_with_input(&["nft", "-f", "-"], &rules(lab, service)).map(drop)
+    lab.node
+        .exec_with_input(&["nft", "-f", "-"], &rules(lab, service))
+        .map(drop)
 }
 
 /// Removes them, as `kube-proxy --cleanup` does.
 pub(crate) fn remove(lab: &Lab) -> Result<()> {
     for ip in ["ip", "ip6"] {
-        lab.node.exec(&["nft", "delete", "table", ip, "kube-proxy"])?;
+        lab.node
+            .exec(&["nft", "delete", "table", ip, "kube-proxy"])?;
     }
     Ok(())
 }
 
 /// Whether any of them is there.
 pub(crate) fn is_there(lab: &Lab) -> Result<bool> {
-    Ok(lab.node.exec(&["nft", "list", "tables"])?.contains("kube-proxy"))
+    Ok(lab
+        .node
+        .exec(&["nft", "list", "tables"])?
+        .contains("kube-proxy"))
 }
 
 fn rules_of(lab: &Lab, service: &Service, family: Family) -> String {
@@ -96,9 +104,13 @@ fn rules_of(lab: &Lab, service: &Service, family: Family) -> String {
     for (number, host) in service.backends.iter().enumerate() {
         let (chain, address) = (endpoint(number), host.address(family));
         line(format_args!("add chain {ip} kube-proxy {chain}"));
-        line(format_args!("add rule {ip} kube-proxy {chain} {ip} saddr {address} jump mark-for-masquerade"));
+        line(format_args!(
+            "add rule {ip} kube-proxy {chain} {ip} saddr {address} jump mark-for-masquerade"
+        ));
         let to = host.socket(family, TARGET_PORT);
-        line(format_args!("add rule {ip} kube-proxy {chain} meta l4proto tcp dnat to {to}"));
+        line(format_args!(
+            "add rule {ip} kube-proxy {chain} meta l4proto tcp dnat to {to}"
+        ));
     }
     let cluster_ip = service.address(lab, Frontend::ClusterIp, family).ip();
     let pods = ranges::PODS.cidr(family);
@@ -109,23 +121,33 @@ fn rules_of(lab: &Lab, service: &Service, family: Family) -> String {
          jump mark-for-masquerade"
     ));
     let count = service.backends.len();
-    let slots: Vec<String> = (0..count).map(|slot| format!("{slot} : goto {}", endpoint(slot))).collect();
+    let slots: Vec<String> = (0..count)
+        .map(|slot| format!("{slot} : goto {}", endpoint(slot)))
+        .collect();
     line(format_args!(
         "add rule {ip} kube-proxy {inner} numgen random mod {count} vmap {{ {} }}",
         slots.join(", ")
     ));
     let outer = format!("external-00000001-default/{name}/tcp/web");
     line(format_args!("add chain {ip} kube-proxy {outer}"));
-    line(format_args!("add rule {ip} kube-proxy {outer} jump mark-for-masquerade"));
-    line(format_args!("add rule {ip} kube-proxy {outer} goto {inner}"));
-    line(format_args!("add element {ip} kube-proxy cluster-ips {{ {cluster_ip} }}"));
+    line(format_args!(
+        "add rule {ip} kube-proxy {outer} jump mark-for-masquerade"
+    ));
+    line(format_args!(
+        "add rule {ip} kube-proxy {outer} goto {inner}"
+    ));
+    line(format_args!(
+        "add element {ip} kube-proxy cluster-ips {{ {cluster_ip} }}"
+    ));
     line(format_args!(
         "add element {ip} kube-proxy nodeport-ips {{ {} }}",
         service.address(lab, Frontend::NodePort, family).ip()
     ));
-    for (frontend, chain) in
-        [(Frontend::ClusterIp, &inner), (Frontend::ExternalIp, &outer), (Frontend::LoadBalancer, &outer)]
-    {
+    for (frontend, chain) in [
+        (Frontend::ClusterIp, &inner),
+        (Frontend::ExternalIp, &outer),
+        (Frontend::LoadBalancer, &outer),
+    ] {
         let address = service.address(lab, frontend, family).ip();
         line(format_args!(
             "add element {ip} kube-proxy service-ips {{ {address} . tcp . {PORT} : goto {chain} }}"

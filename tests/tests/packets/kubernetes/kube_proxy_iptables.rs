@@ -38,10 +38,30 @@ COMMIT
 
 /// The rules that lead to kube-proxy's chains, and these. They are removed in this order, as `kube-proxy --cleanup` does.
 const JUMPS: [(&str, &str, &str, &str); 4] = [
-    ("nat", "PREROUTING", "kubernetes service portals", "KUBE-SERVICES"),
-    ("nat", "OUTPUT", "kubernetes service portals", "KUBE-SERVICES"),
-    ("nat", "POSTROUTING", "kubernetes postrouting rules", "KUBE-POSTROUTING"),
-    ("filter", "FORWARD", "kubernetes forwarding rules", "KUBE-FORWARD"),
+    (
+        "nat",
+        "PREROUTING",
+        "kubernetes service portals",
+        "KUBE-SERVICES",
+    ),
+    (
+        "nat",
+        "OUTPUT",
+        "kubernetes service portals",
+        "KUBE-SERVICES",
+    ),
+    (
+        "nat",
+        "POSTROUTING",
+        "kubernetes postrouting rules",
+        "KUBE-POSTROUTING",
+    ),
+    (
+        "filter",
+        "FORWARD",
+        "kubernetes forwarding rules",
+        "KUBE-FORWARD",
+    ),
 ];
 
 /// The prefix of the family's programs.
@@ -57,7 +77,8 @@ pub(crate) fn load(lab: &Lab, service: &Service) -> Result<()> {
     for family in Family::BOTH {
         let restore = format!("{}-restore", program(family));
         let text = nat(lab, service, family) + FILTER;
-        lab.node.exec_with_input(&[&restore, "--noflush", "--wait"], &text)?;
+        lab.node
+            .exec_with_input(&[&restore, "--noflush", "--wait"], &text)?;
     }
     Ok(())
 }
@@ -68,7 +89,8 @@ pub(crate) fn remove(lab: &Lab) -> Result<()> {
         let program = program(family);
         for (table, from, comment, to) in JUMPS {
             let jump = ["-m", "comment", "--comment", comment, "-j", to];
-            lab.node.exec(&[&[program, "-w", "-t", table, "-D", from][..], &jump].concat())?;
+            lab.node
+                .exec(&[&[program, "-w", "-t", table, "-D", from][..], &jump].concat())?;
         }
         for table in ["nat", "filter"] {
             let saved = lab.node.exec(&[&format!("{program}-save"), "-t", table])?;
@@ -81,7 +103,10 @@ pub(crate) fn remove(lab: &Lab) -> Result<()> {
             let delete = chains.iter().map(|chain| format!("-X {chain}"));
             let lines: Vec<String> = flush.chain(delete).collect();
             let text = format!("*{table}\n{}\nCOMMIT\n", lines.join("\n"));
-            lab.node.exec_with_input(&[&format!("{program}-restore"), "--noflush", "--wait"], &text)?;
+            lab.node.exec_with_input(
+                &[&format!("{program}-restore"), "--noflush", "--wait"],
+                &text,
+            )?;
         }
     }
     Ok(())
@@ -90,7 +115,11 @@ pub(crate) fn remove(lab: &Lab) -> Result<()> {
 /// Whether any of them is there.
 pub(crate) fn is_there(lab: &Lab) -> Result<bool> {
     for family in Family::BOTH {
-        if lab.node.exec(&[&format!("{}-save", program(family))])?.contains("KUBE-") {
+        if lab
+            .node
+            .exec(&[&format!("{}-save", program(family))])?
+            .contains("KUBE-")
+        {
             return Ok(true);
         }
     }
@@ -113,20 +142,26 @@ fn nat(lab: &Lab, service: &Service, family: Family) -> String {
     for number in 0..service.backends.len() {
         line(format_args!(":{} - [0:0]", endpoint(number)));
     }
-    for (frontend, chain) in
-        [(Frontend::ClusterIp, inner), (Frontend::ExternalIp, outer), (Frontend::LoadBalancer, outer)]
-    {
+    for (frontend, chain) in [
+        (Frontend::ClusterIp, inner),
+        (Frontend::ExternalIp, outer),
+        (Frontend::LoadBalancer, outer),
+    ] {
         let ip = address(frontend);
         line(format_args!(
             "-A KUBE-SERVICES -m comment --comment \"{name}\" -m tcp -p tcp -d {ip} --dport {PORT} -j {chain}"
         ));
     }
-    line(format_args!("-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS"));
+    line(format_args!(
+        "-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS"
+    ));
     let node_port = service.node_port();
     line(format_args!(
         "-A KUBE-NODEPORTS -m comment --comment {name} -m tcp -p tcp --dport {node_port} -j {outer}"
     ));
-    line(format_args!("-A {outer} -m comment --comment \"masquerade traffic for {name}\" -j KUBE-MARK-MASQ"));
+    line(format_args!(
+        "-A {outer} -m comment --comment \"masquerade traffic for {name}\" -j KUBE-MARK-MASQ"
+    ));
     line(format_args!("-A {outer} -j {inner}"));
     let cluster_ip = address(Frontend::ClusterIp);
     line(format_args!(
@@ -138,10 +173,15 @@ fn nat(lab: &Lab, service: &Service, family: Family) -> String {
         let share = match left {
             1 => String::new(),
             left => {
-                format!("-m statistic --mode random --probability 0.{:010} ", 10_000_000_000 / left as u64)
+                format!(
+                    "-m statistic --mode random --probability 0.{:010} ",
+                    10_000_000_000 / left as u64
+                )
             }
         };
-        line(format_args!("-A {inner} -m comment --comment {name} {share}-j {chain}"));
+        line(format_args!(
+            "-A {inner} -m comment --comment {name} {share}-j {chain}"
+        ));
         line(format_args!(
             "-A {chain} -m comment --comment {name} -s {} -j KUBE-MARK-MASQ",
             host.address(family)

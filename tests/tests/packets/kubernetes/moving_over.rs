@@ -40,7 +40,11 @@ fn open(lab: &Lab, service: &Service) -> Result<Vec<OpenConnection>> {
 /// Checks that each connection still works with the same server.
 fn check(open: &mut [OpenConnection], stage: &str) -> Result<()> {
     for OpenConnection { session, by } in open {
-        assert_eq!(session.ask()?.by, *by, "an open connection stays with its backend: {stage}");
+        assert_eq!(
+            session.ask()?.by,
+            *by,
+            "an open connection stays with its backend: {stage}"
+        );
     }
     Ok(())
 }
@@ -55,7 +59,10 @@ struct Mode {
 /// The proxies whose rules the node has: contiv's, and kube-proxy's.
 fn proxies(lab: &Lab, mode: &Mode) -> Result<[bool; 2]> {
     let tables = lab.node.exec(&["nft", "list", "tables"])?;
-    Ok([tables.lines().any(|table| table == "table inet contiv"), (mode.is_there)(lab)?])
+    Ok([
+        tables.lines().any(|table| table == "table inet contiv"),
+        (mode.is_there)(lab)?,
+    ])
 }
 
 /// The move of a node from kube-proxy to contiv and back.
@@ -75,7 +82,10 @@ fn move_there_and_back(lab: &Lab, mode: &Mode) -> Result<()> {
         thread::sleep(STAGE_DURATION);
         (mode.remove)(lab)?;
         assert_eq!(proxies(lab, mode)?, [true, false]);
-        check(&mut open_before, "opened under kube-proxy, now under contiv")?;
+        check(
+            &mut open_before,
+            "opened under kube-proxy, now under contiv",
+        )?;
         check(&mut open_beside, "opened under both, now under contiv")?;
         let mut open_after = open(lab, &web)?;
         thread::sleep(STAGE_DURATION);
@@ -94,31 +104,52 @@ fn move_there_and_back(lab: &Lab, mode: &Mode) -> Result<()> {
     let address = |frontend, family| web.address(lab, frontend, family);
     let mut answered = [0; 4];
     let [outside4, outside6, pod, node] = &mut answered;
-    *outside4 = lab.client.ask_while(Protocol::Tcp, address(Frontend::NodePort, Family::V4), || {
-        *outside6 = lab.client.ask_while(Protocol::Tcp, address(Frontend::ExternalIp, Family::V6), || {
-            *pod = lab.pod2.ask_while(Protocol::Tcp, address(Frontend::ClusterIp, Family::V4), || {
-                let cluster_ip = address(Frontend::ClusterIp, Family::V6);
-                *node = lab.node.ask_while(Protocol::Tcp, cluster_ip, moves)?;
-                Ok(())
-            })?;
+    *outside4 = lab.client.ask_while(
+        Protocol::Tcp,
+        address(Frontend::NodePort, Family::V4),
+        || {
+            *outside6 = lab.client.ask_while(
+                Protocol::Tcp,
+                address(Frontend::ExternalIp, Family::V6),
+                || {
+                    *pod = lab.pod2.ask_while(
+                        Protocol::Tcp,
+                        address(Frontend::ClusterIp, Family::V4),
+                        || {
+                            let cluster_ip = address(Frontend::ClusterIp, Family::V6);
+                            *node = lab.node.ask_while(Protocol::Tcp, cluster_ip, moves)?;
+                            Ok(())
+                        },
+                    )?;
+                    Ok(())
+                },
+            )?;
             Ok(())
-        })?;
-        Ok(())
-    })?;
-    assert!(answered.iter().all(|answered| *answered > 100), "too few were tried: {answered:?}");
+        },
+    )?;
+    assert!(
+        answered.iter().all(|answered| *answered > 100),
+        "too few were tried: {answered:?}"
+    );
     Ok(())
 }
 
 #[test]
 fn node_moves_from_kube_proxy_and_back_without_lost_connections() -> Result<()> {
-    let test = "kubernetes::moving_over::node_moves_from_kube_proxy_and_back_without_lost_connections";
-    let mode = Mode { load: kube_proxy::load, remove: kube_proxy::remove, is_there: kube_proxy::is_there };
+    let test =
+        "kubernetes::moving_over::node_moves_from_kube_proxy_and_back_without_lost_connections";
+    let mode = Mode {
+        load: kube_proxy::load,
+        remove: kube_proxy::remove,
+        is_there: kube_proxy::is_there,
+    };
     isolated(test, |lab| move_there_and_back(lab, &mode))
 }
 
 #[test]
 fn node_moves_from_iptables_and_back_without_lost_connections() -> Result<()> {
-    let test = "kubernetes::moving_over::node_moves_from_iptables_and_back_without_lost_connections";
+    let test =
+        "kubernetes::moving_over::node_moves_from_iptables_and_back_without_lost_connections";
     let mode = Mode {
         load: kube_proxy_iptables::load,
         remove: kube_proxy_iptables::remove,

@@ -23,8 +23,15 @@ const FROM_NODE: &str = "68";
 
 /// The renderers `nftables` and `route`.
 fn options(state: &Manifests, flags: &[&str]) -> AgentOptions {
-    let flags = ["--renderers=route"].iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
-    AgentOptions { flags, ..AgentOptions::with_store(state.url()) }
+    let flags = ["--renderers=route"]
+        .iter()
+        .chain(flags)
+        .map(|flag| (*flag).to_owned())
+        .collect();
+    AgentOptions {
+        flags,
+        ..AgentOptions::with_store(state.url())
+    }
 }
 
 fn start<'lab>(lab: &'lab Lab, state: &Manifests, flags: &[&str]) -> Result<Agent<'lab>> {
@@ -38,7 +45,12 @@ fn routes(namespace: &Namespace, table: &str) -> Result<BTreeSet<String>> {
         // Lists all tables, since listing a table without routes is an error.
         let listed = namespace.exec(&["ip", "-o", family, "route", "show", "table", "all"])?;
         let of_table = |line: &&str| line.contains(&format!(" table {table} "));
-        routes.extend(listed.lines().filter(of_table).map(|line| line.trim().to_owned()));
+        routes.extend(
+            listed
+                .lines()
+                .filter(of_table)
+                .map(|line| line.trim().to_owned()),
+        );
     }
     Ok(routes)
 }
@@ -46,15 +58,29 @@ fn routes(namespace: &Namespace, table: &str) -> Result<BTreeSet<String>> {
 /// The addresses that a table has routes to.
 fn addresses(namespace: &Namespace, table: &str) -> Result<BTreeSet<String>> {
     let address = |route: String| {
-        let words: Vec<&str> = route.split_whitespace().filter(|word| *word != "blackhole").collect();
+        let words: Vec<&str> = route
+            .split_whitespace()
+            .filter(|word| *word != "blackhole")
+            .collect();
         words.first().map(|word| (*word).to_owned())
     };
-    Ok(routes(namespace, table)?.into_iter().filter_map(address).collect())
+    Ok(routes(namespace, table)?
+        .into_iter()
+        .filter_map(address)
+        .collect())
 }
 
 fn wait_for_addresses(namespace: &Namespace, table: &str, expected: &[&str]) -> Result<()> {
-    let expected: BTreeSet<String> = expected.iter().map(|address| (*address).to_owned()).collect();
-    let what = format!("{} has exactly {expected:?} in table {table}", namespace.host.name);
-    wait_until(&what, EVENT_TIMEOUT, || addresses(namespace, table).is_ok_and(|found| found == expected))
-        .map(drop)
+    let expected: BTreeSet<String> = expected
+        .iter()
+        .map(|address| (*address).to_owned())
+        .collect();
+    let what = format!(
+        "{} has exactly {expected:?} in table {table}",
+        namespace.host.name
+    );
+    wait_until(&what, EVENT_TIMEOUT, || {
+        addresses(namespace, table).is_ok_and(|found| found == expected)
+    })
+    .map(drop)
 }

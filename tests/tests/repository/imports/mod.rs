@@ -22,7 +22,14 @@ use crate::workspace;
 const LAYERS: &[&[&str]] = &[
     &["cli", "fuzz"],
     &["agent", "controller"],
-    &["http", "local_addresses", "metrics", "otlp", "process", "service_manager"],
+    &[
+        "http",
+        "local_addresses",
+        "metrics",
+        "otlp",
+        "process",
+        "service_manager",
+    ],
     &["controllers", "node"],
     &["config", "health", "mirror"],
     &[
@@ -47,11 +54,16 @@ fn read(path: &Path) -> Option<String> {
 fn targets() -> Vec<Vec<Module>> {
     let root = workspace::root();
     let packages = workspace::packages();
-    let targets = packages.iter().flat_map(|package| package["targets"].as_array().expect("a list"));
+    let targets = packages
+        .iter()
+        .flat_map(|package| package["targets"].as_array().expect("a list"));
     targets
         .map(|target| {
             let source = Path::new(target["src_path"].as_str().expect("a path"));
-            modules(source.strip_prefix(&root).expect("a file of the workspace"), &read)
+            modules(
+                source.strip_prefix(&root).expect("a file of the workspace"),
+                &read,
+            )
         })
         .collect()
 }
@@ -59,9 +71,16 @@ fn targets() -> Vec<Vec<Module>> {
 #[test]
 fn modules_need_each_other_nowhere() {
     let targets = targets();
-    let circles: Vec<Circle> = targets.iter().flat_map(|modules| Arrows::of(modules).circles()).collect();
+    let circles: Vec<Circle> = targets
+        .iter()
+        .flat_map(|modules| Arrows::of(modules).circles())
+        .collect();
     let circles: Vec<String> = circles.iter().map(ToString::to_string).collect();
-    assert!(circles.is_empty(), "move what they share into a module of its own:\n{}", circles.join("\n"));
+    assert!(
+        circles.is_empty(),
+        "move what they share into a module of its own:\n{}",
+        circles.join("\n")
+    );
 }
 
 /// The top module of the agent that a file is in; none for the root.
@@ -74,14 +93,24 @@ fn top_module(file: &Path) -> Option<&str> {
 #[test]
 fn agent_modules_use_no_higher_layer() {
     let modules = modules(Path::new("agent/src/lib.rs"), &read);
-    let tops: BTreeSet<&str> = modules.iter().filter_map(|module| top_module(&module.file)).collect();
+    let tops: BTreeSet<&str> = modules
+        .iter()
+        .filter_map(|module| top_module(&module.file))
+        .collect();
     let named: BTreeSet<&str> = LAYERS.iter().copied().flatten().copied().collect();
     assert_eq!(tops, named, "the modules of the agent, and those in LAYERS");
     let layer = |file: &Path| {
         let top = top_module(file);
-        LAYERS.iter().position(|layer| top.is_some_and(|top| layer.contains(&top)))
+        LAYERS
+            .iter()
+            .position(|layer| top.is_some_and(|top| layer.contains(&top)))
     };
     let arrows = Arrows::of(&modules);
-    let upwards = arrows.iter().filter(|(from, to, _)| layer(to) < layer(from));
-    assert_eq!(upwards.map(|(_, _, arrow)| arrow).collect::<Vec<_>>(), Vec::<&str>::new());
+    let upwards = arrows
+        .iter()
+        .filter(|(from, to, _)| layer(to) < layer(from));
+    assert_eq!(
+        upwards.map(|(_, _, arrow)| arrow).collect::<Vec<_>>(),
+        Vec::<&str>::new()
+    );
 }

@@ -52,7 +52,13 @@ pub(super) struct Module {
 ///
 /// `read` returns the text of a file, if it exists.
 pub(super) fn modules(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Vec<Module> {
-    let mut reader = Reader { read, modules: Vec::new(), current: 0, folder: PathBuf::new(), blocks: 0 };
+    let mut reader = Reader {
+        read,
+        modules: Vec::new(),
+        current: 0,
+        folder: PathBuf::new(),
+        blocks: 0,
+    };
     let folder = root.parent().unwrap_or(Path::new("")).to_owned();
     reader.read_file(root.to_owned(), folder, None);
     reader.modules
@@ -75,21 +81,29 @@ impl Reader<'_> {
     }
 
     fn add(&mut self, file: PathBuf, parent: Option<usize>) -> usize {
-        self.modules.push(Module { file, parent, ..Module::default() });
+        self.modules.push(Module {
+            file,
+            parent,
+            ..Module::default()
+        });
         self.modules.len() - 1
     }
 
     fn read_file(&mut self, file: PathBuf, folder: PathBuf, parent: Option<usize>) -> usize {
         let text = (self.read)(&file).unwrap_or_else(|| panic!("there is no {}", file.display()));
-        let parsed =
-            syn::parse_file(&text).unwrap_or_else(|error| panic!("{} is not Rust: {error}", file.display()));
+        let parsed = syn::parse_file(&text)
+            .unwrap_or_else(|error| panic!("{} is not Rust: {error}", file.display()));
         let added = self.add(file, parent);
         self.read_items(added, folder, &parsed.items);
         added
     }
 
     fn read_items(&mut self, module: usize, folder: PathBuf, items: &[Item]) {
-        let before = (self.current, std::mem::replace(&mut self.folder, folder), self.blocks);
+        let before = (
+            self.current,
+            std::mem::replace(&mut self.folder, folder),
+            self.blocks,
+        );
         (self.current, self.blocks) = (module, 0);
         for item in items {
             self.visit_item(item);
@@ -115,26 +129,42 @@ impl Reader<'_> {
     /// The file of a child module, and the folder of the child's own children.
     fn child_file(&self, item: &ItemMod, name: &str) -> (PathBuf, PathBuf) {
         if let Some(path) = path_attribute(&item.attrs) {
-            let folder = self.modules[self.current].file.parent().unwrap_or(Path::new("")).to_owned();
+            let folder = self.modules[self.current]
+                .file
+                .parent()
+                .unwrap_or(Path::new(""))
+                .to_owned();
             let file = folder.join(path);
             let folder = file.parent().unwrap_or(Path::new("")).to_owned();
             return (file, folder);
         }
         let folder = self.folder.join(name);
         let in_folder = folder.join("mod.rs");
-        let file = if (self.read)(&in_folder).is_some() { in_folder } else { folder.with_extension("rs") };
+        let file = if (self.read)(&in_folder).is_some() {
+            in_folder
+        } else {
+            folder.with_extension("rs")
+        };
         (file, folder)
     }
 
     fn import(&mut self, prefix: &[String], tree: &UseTree, line: usize, is_local: bool) {
         let with = |name: &syn::Ident| [prefix, &[name.unraw().to_string()]].concat();
         let (name, path) = match tree {
-            UseTree::Path(path) => return self.import(&with(&path.ident), &path.tree, line, is_local),
+            UseTree::Path(path) => {
+                return self.import(&with(&path.ident), &path.tree, line, is_local);
+            }
             UseTree::Group(group) => {
-                return group.items.iter().for_each(|tree| self.import(prefix, tree, line, is_local));
+                return group
+                    .items
+                    .iter()
+                    .for_each(|tree| self.import(prefix, tree, line, is_local));
             }
             UseTree::Glob(_) => {
-                self.module().mentions.push(Mention { path: prefix.to_vec(), line });
+                self.module().mentions.push(Mention {
+                    path: prefix.to_vec(),
+                    line,
+                });
                 return self.module().globs.push(prefix.to_vec());
             }
             UseTree::Name(name) if name.ident == "self" => {
@@ -150,7 +180,10 @@ impl Reader<'_> {
             UseTree::Name(name) => name.ident.span().start().line,
             _ => line,
         };
-        self.module().mentions.push(Mention { path: path.clone(), line });
+        self.module().mentions.push(Mention {
+            path: path.clone(),
+            line,
+        });
         if !is_local && name != "_" {
             self.module().imports.push((name, path));
         }
@@ -233,7 +266,10 @@ impl Reader<'_> {
                     let line = literal.span().start().line;
                     let text = syn::parse2::<LitStr>(TokenTree::Literal(literal).into());
                     if let Ok(path) = text.and_then(|text| text.parse::<syn::Path>()) {
-                        self.module().mentions.push(Mention { path: names(&path), line });
+                        self.module().mentions.push(Mention {
+                            path: names(&path),
+                            line,
+                        });
                     }
                 }
                 _ => {}
@@ -269,10 +305,15 @@ impl<'ast> Visit<'ast> for Reader<'_> {
             && let Type::Path(of) = item.self_ty.as_ref()
         {
             let methods = item.items.iter().filter_map(|item| match item {
-                ImplItem::Fn(method) if !is_for_tests(&method.attrs) => Some(method.sig.ident.to_string()),
+                ImplItem::Fn(method) if !is_for_tests(&method.attrs) => {
+                    Some(method.sig.ident.to_string())
+                }
                 _ => None,
             });
-            let extension = Extension { of: names(&of.path), methods: methods.collect() };
+            let extension = Extension {
+                of: names(&of.path),
+                methods: methods.collect(),
+            };
             self.module().extensions.push(extension);
         }
         visit::visit_item_impl(self, item);
@@ -306,20 +347,29 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.leading_colon.is_none() && path.segments.len() > 1 {
             let line = path.segments[0].ident.span().start().line;
-            self.module().mentions.push(Mention { path: names(path), line });
+            self.module().mentions.push(Mention {
+                path: names(path),
+                line,
+            });
         }
         visit::visit_path(self, path);
     }
 
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
-        let mention = Mention { path: vec![call.method.to_string()], line: call.method.span().start().line };
+        let mention = Mention {
+            path: vec![call.method.to_string()],
+            line: call.method.span().start().line,
+        };
         self.module().method_calls.push(mention);
         visit::visit_expr_method_call(self, call);
     }
 
     fn visit_macro(&mut self, call: &'ast Macro) {
         if let Some(name) = call.path.get_ident() {
-            let mention = Mention { path: vec![name.to_string()], line: name.span().start().line };
+            let mention = Mention {
+                path: vec![name.to_string()],
+                line: name.span().start().line,
+            };
             self.module().macro_calls.push(mention);
         }
         self.visit_tokens(call.tokens.clone());
@@ -338,25 +388,33 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 }
 
 fn names(path: &syn::Path) -> Vec<String> {
-    path.segments.iter().map(|segment| segment.ident.unraw().to_string()).collect()
+    path.segments
+        .iter()
+        .map(|segment| segment.ident.unraw().to_string())
+        .collect()
 }
 
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
-    attributes.iter().find_map(|attribute| match &attribute.meta {
-        Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
-            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value()),
+    attributes
+        .iter()
+        .find_map(|attribute| match &attribute.meta {
+            Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
+                syn::Expr::Lit(syn::ExprLit {
+                    lit: syn::Lit::Str(text),
+                    ..
+                }) => Some(text.value()),
+                _ => None,
+            },
             _ => None,
-        },
-        _ => None,
-    })
+        })
 }
 
 /// Whether these attributes leave the item out of everything but unit tests.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
-        Meta::List(list) if list.path.is_ident("cfg") => {
-            list.parse_args::<Meta>().is_ok_and(|condition| holds_outside_tests(&condition) == Some(false))
-        }
+        Meta::List(list) if list.path.is_ident("cfg") => list
+            .parse_args::<Meta>()
+            .is_ok_and(|condition| holds_outside_tests(&condition) == Some(false)),
         _ => false,
     })
 }
@@ -370,14 +428,25 @@ fn holds_outside_tests(condition: &Meta) -> Option<bool> {
     };
     let conditions = list
         .parse_args_with(syn::punctuated::Punctuated::<Meta, syn::Token![,]>::parse_terminated)
-        .map(|conditions| conditions.iter().map(holds_outside_tests).collect::<Vec<_>>())
+        .map(|conditions| {
+            conditions
+                .iter()
+                .map(holds_outside_tests)
+                .collect::<Vec<_>>()
+        })
         .unwrap_or_default();
     let is = |value| move |condition: &Option<bool>| *condition == Some(value);
     if list.path.is_ident("not") {
-        return conditions.first().copied().flatten().map(|condition| !condition);
+        return conditions
+            .first()
+            .copied()
+            .flatten()
+            .map(|condition| !condition);
     }
     let is_false = (list.path.is_ident("all") && conditions.iter().any(is(false)))
-        || (list.path.is_ident("any") && !conditions.is_empty() && conditions.iter().all(is(false)));
+        || (list.path.is_ident("any")
+            && !conditions.is_empty()
+            && conditions.iter().all(is(false)));
     is_false.then_some(false)
 }
 

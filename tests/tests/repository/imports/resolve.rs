@@ -14,8 +14,16 @@ pub(super) enum Definition {
 
 /// The modules that define the item that `path` names in `module`, through all re-exports; none if it is an item of another
 /// crate or a module.
-pub(super) fn defining_modules(modules: &[Module], module: usize, path: &[String]) -> BTreeSet<usize> {
-    let definitions = Resolver { modules, open: Vec::new() }.path(module, path);
+pub(super) fn defining_modules(
+    modules: &[Module],
+    module: usize,
+    path: &[String],
+) -> BTreeSet<usize> {
+    let definitions = Resolver {
+        modules,
+        open: Vec::new(),
+    }
+    .path(module, path);
     definitions
         .into_iter()
         .filter_map(|definition| match definition {
@@ -26,12 +34,23 @@ pub(super) fn defining_modules(modules: &[Module], module: usize, path: &[String
 }
 
 /// The modules that define the names that a glob import of `path` brings into `module`.
-pub(super) fn globbed_modules(modules: &[Module], module: usize, path: &[String]) -> BTreeSet<usize> {
+pub(super) fn globbed_modules(
+    modules: &[Module],
+    module: usize,
+    path: &[String],
+) -> BTreeSet<usize> {
     let mut found = defining_modules(modules, module, path);
-    for definition in (Resolver { modules, open: Vec::new() }).path(module, path) {
+    for definition in (Resolver {
+        modules,
+        open: Vec::new(),
+    })
+    .path(module, path)
+    {
         if let Definition::Module(of) = definition {
-            let imports =
-                modules[of].imports.iter().flat_map(|(_, path)| defining_modules(modules, of, path));
+            let imports = modules[of]
+                .imports
+                .iter()
+                .flat_map(|(_, path)| defining_modules(modules, of, path));
             found.extend(imports);
             if !modules[of].items.is_empty() {
                 found.insert(of);
@@ -48,7 +67,13 @@ pub(super) fn macro_module(modules: &[Module], module: usize, name: &[String]) -
         return found;
     }
     let above = std::iter::successors(Some(module), |module| modules[*module].parent);
-    above.filter(|module| name.iter().all(|name| modules[*module].macros.contains(name))).take(1).collect()
+    above
+        .filter(|module| {
+            name.iter()
+                .all(|name| modules[*module].macros.contains(name))
+        })
+        .take(1)
+        .collect()
 }
 
 struct Resolver<'a> {
@@ -59,19 +84,31 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     fn path(&mut self, module: usize, path: &[String]) -> BTreeSet<Definition> {
-        let Some((first, mut rest)) = path.split_first() else { return BTreeSet::new() };
+        let Some((first, mut rest)) = path.split_first() else {
+            return BTreeSet::new();
+        };
         let mut found = match first.as_str() {
             "crate" => BTreeSet::from([Definition::Module(0)]),
             "self" => BTreeSet::from([Definition::Module(module)]),
-            "super" => self.modules[module].parent.map(Definition::Module).into_iter().collect(),
+            "super" => self.modules[module]
+                .parent
+                .map(Definition::Module)
+                .into_iter()
+                .collect(),
             name => self.name(module, name),
         };
         while let Some((next, after)) = rest.split_first() {
             // A function may have the name of a module, but contains no items.
-            if found.iter().any(|definition| matches!(definition, Definition::Module(_))) {
+            if found
+                .iter()
+                .any(|definition| matches!(definition, Definition::Module(_)))
+            {
                 found.retain(|definition| matches!(definition, Definition::Module(_)));
             }
-            found = found.into_iter().flat_map(|definition| self.inside(definition, next)).collect();
+            found = found
+                .into_iter()
+                .flat_map(|definition| self.inside(definition, next))
+                .collect();
             rest = after;
         }
         found
@@ -81,9 +118,11 @@ impl Resolver<'_> {
         match definition {
             // A variant or an associated function is where its type is.
             Definition::Item(_) => BTreeSet::from([definition]),
-            Definition::Module(module) if name == "super" => {
-                self.modules[module].parent.map(Definition::Module).into_iter().collect()
-            }
+            Definition::Module(module) if name == "super" => self.modules[module]
+                .parent
+                .map(Definition::Module)
+                .into_iter()
+                .collect(),
             Definition::Module(module) => self.name(module, name),
         }
     }
@@ -96,8 +135,12 @@ impl Resolver<'_> {
         self.open.push(key);
         let modules = self.modules;
         let here = &modules[module];
-        let mut found: BTreeSet<Definition> =
-            here.children.get(name).map(|child| Definition::Module(*child)).into_iter().collect();
+        let mut found: BTreeSet<Definition> = here
+            .children
+            .get(name)
+            .map(|child| Definition::Module(*child))
+            .into_iter()
+            .collect();
         if here.items.contains(name) {
             found.insert(Definition::Item(module));
         }

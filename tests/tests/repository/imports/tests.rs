@@ -7,11 +7,16 @@ use super::{graph::Arrows, module::modules};
 /// The dependencies of a crate with these files, the first of which is its root, and the number of cycles.
 fn arrows(files: &[(&str, &str)]) -> (Vec<String>, usize) {
     let read = |path: &Path| {
-        files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
+        files
+            .iter()
+            .find(|(name, _)| Path::new(name) == path)
+            .map(|(_, text)| (*text).to_owned())
     };
     let modules = modules(Path::new(files[0].0), &read);
     let arrows = Arrows::of(&modules);
-    let sentences = arrows.iter().map(|(from, to, _)| format!("{} -> {}", from.display(), to.display()));
+    let sentences = arrows
+        .iter()
+        .map(|(from, to, _)| format!("{} -> {}", from.display(), to.display()));
     (sentences.collect(), arrows.circles().len())
 }
 
@@ -21,26 +26,48 @@ fn parent_and_child_that_use_each_other_are_a_circle() {
         ("lib.rs", "mod a; use a::Child; pub struct Root(Child);"),
         ("a.rs", "pub struct Child(super::Root);"),
     ];
-    assert_eq!(arrows(&files), (vec!["a.rs -> lib.rs".into(), "lib.rs -> a.rs".into()], 1));
+    assert_eq!(
+        arrows(&files),
+        (vec!["a.rs -> lib.rs".into(), "lib.rs -> a.rs".into()], 1)
+    );
 }
 
 #[test]
 fn declaration_of_a_child_is_no_arrow() {
-    let files = [("lib.rs", "mod a; pub struct Root;"), ("a.rs", "impl Clone for super::Root {}")];
+    let files = [
+        ("lib.rs", "mod a; pub struct Root;"),
+        ("a.rs", "impl Clone for super::Root {}"),
+    ];
     assert_eq!(arrows(&files), (vec!["a.rs -> lib.rs".into()], 0));
 }
 
 #[test]
 fn reexported_name_leads_to_the_module_that_defines_it() {
     let files = [
-        ("lib.rs", "mod a; mod b; pub use self::a::{A as Renamed}; pub use b::*;"),
+        (
+            "lib.rs",
+            "mod a; mod b; pub use self::a::{A as Renamed}; pub use b::*;",
+        ),
         ("a.rs", "pub struct A;"),
-        ("b/mod.rs", "use super::Renamed; mod c; pub use self::c::C; fn b(_: crate::C) {}"),
+        (
+            "b/mod.rs",
+            "use super::Renamed; mod c; pub use self::c::C; fn b(_: crate::C) {}",
+        ),
         ("b/c.rs", "pub struct C; fn c() { crate::Renamed::new() }"),
     ];
-    let expected = ["b/c.rs -> a.rs", "b/mod.rs -> a.rs", "b/mod.rs -> b/c.rs", "lib.rs -> a.rs"];
+    let expected = [
+        "b/c.rs -> a.rs",
+        "b/mod.rs -> a.rs",
+        "b/mod.rs -> b/c.rs",
+        "lib.rs -> a.rs",
+    ];
     let (found, circles) = arrows(&files);
-    assert!(expected.iter().all(|arrow| found.iter().any(|found| found == arrow)), "{found:?}");
+    assert!(
+        expected
+            .iter()
+            .all(|arrow| found.iter().any(|found| found == arrow)),
+        "{found:?}"
+    );
     assert_eq!(circles, 0, "{found:?}");
 }
 
@@ -67,8 +94,13 @@ fn paths_in_macros_attributes_and_blocks_are_arrows() {
         "fn f() { let x: Vec<super::Root> = g(); }",
         "mod inner { fn f() { super::super::root() } }",
     ] {
-        let files =
-            [("lib.rs", "macro_rules! rooted { () => {} } mod a; fn root() {} struct Root;"), ("a.rs", text)];
+        let files = [
+            (
+                "lib.rs",
+                "macro_rules! rooted { () => {} } mod a; fn root() {} struct Root;",
+            ),
+            ("a.rs", text),
+        ];
         assert_eq!(arrows(&files).0, ["a.rs -> lib.rs"], "{text}");
     }
 }
@@ -76,7 +108,10 @@ fn paths_in_macros_attributes_and_blocks_are_arrows() {
 #[test]
 fn methods_added_to_a_type_that_calls_them_are_a_circle() {
     let files = [
-        ("lib.rs", "mod a; pub struct Root; impl Root { fn f(&self) { self.added() } }"),
+        (
+            "lib.rs",
+            "mod a; pub struct Root; impl Root { fn f(&self) { self.added() } }",
+        ),
         ("a.rs", "impl super::Root { pub fn added(&self) {} }"),
     ];
     assert_eq!(arrows(&files).1, 1);
@@ -97,10 +132,16 @@ fn folders_are_circular_although_their_files_are_not() {
 #[test]
 fn function_named_like_a_module_is_not_taken_for_it() {
     let files = [
-        ("lib.rs", "mod a; mod b; #[path = \"far/b.rs\"] mod c; fn a() { a::A; } fn c() {}"),
+        (
+            "lib.rs",
+            "mod a; mod b; #[path = \"far/b.rs\"] mod c; fn a() { a::A; } fn c() {}",
+        ),
         ("a.rs", "pub struct A;"),
         ("b.rs", "use crate::{a::A, c::C};"),
         ("far/b.rs", "pub struct C;"),
     ];
-    assert_eq!(arrows(&files).0, ["b.rs -> a.rs", "b.rs -> far/b.rs", "lib.rs -> a.rs"]);
+    assert_eq!(
+        arrows(&files).0,
+        ["b.rs -> a.rs", "b.rs -> far/b.rs", "lib.rs -> a.rs"]
+    );
 }

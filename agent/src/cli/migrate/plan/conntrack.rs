@@ -8,10 +8,19 @@ use super::converted_setting::ConvertedSetting;
 
 /// The timeouts, and the sysctls that kube-proxy sets for them.
 const TIMEOUTS: [(&str, &str); 4] = [
-    ("tcpEstablishedTimeout", "net.netfilter.nf_conntrack_tcp_timeout_established"),
-    ("tcpCloseWaitTimeout", "net.netfilter.nf_conntrack_tcp_timeout_close_wait"),
+    (
+        "tcpEstablishedTimeout",
+        "net.netfilter.nf_conntrack_tcp_timeout_established",
+    ),
+    (
+        "tcpCloseWaitTimeout",
+        "net.netfilter.nf_conntrack_tcp_timeout_close_wait",
+    ),
     ("udpTimeout", "net.netfilter.nf_conntrack_udp_timeout"),
-    ("udpStreamTimeout", "net.netfilter.nf_conntrack_udp_timeout_stream"),
+    (
+        "udpStreamTimeout",
+        "net.netfilter.nf_conntrack_udp_timeout_stream",
+    ),
 ];
 
 const UNCHANGED: &str = "neither kube-proxy nor contiv changes the sysctl";
@@ -29,9 +38,10 @@ pub(super) fn convert(name: &str, value: &Value) -> ConvertedSetting {
         ("maxPerCore" | "min", Some(0), _) | ("tcpBeLiberal", _, Some(false)) => {
             ConvertedSetting::same(UNCHANGED)
         }
-        ("maxPerCore", Some(count), _) => {
-            ConvertedSetting::sysctl("net.netfilter.nf_conntrack_max", format!("{count} times the cores"))
-        }
+        ("maxPerCore", Some(count), _) => ConvertedSetting::sysctl(
+            "net.netfilter.nf_conntrack_max",
+            format!("{count} times the cores"),
+        ),
         ("min", Some(count), _) => {
             ConvertedSetting::sysctl("net.netfilter.nf_conntrack_max", format!("{count} or more"))
         }

@@ -44,7 +44,12 @@ pub(super) struct ConvertedSetting {
 
 impl ConvertedSetting {
     pub(super) fn new(conversion: Conversion, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { conversion, detail: detail.into(), settings: Vec::new(), sysctl: None }
+        Self {
+            conversion,
+            detail: detail.into(),
+            settings: Vec::new(),
+            sysctl: None,
+        }
     }
 
     pub(super) fn set(key: &'static str, value: impl Into<toml::Value>) -> Self {
@@ -53,8 +58,14 @@ impl ConvertedSetting {
 
     pub(super) fn set_all(settings: impl Into<Vec<Setting>>) -> Self {
         let settings = settings.into();
-        let texts: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        Self { settings, ..Self::new(Conversion::Set, texts.join(", ")) }
+        let texts: Vec<String> = settings
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect();
+        Self {
+            settings,
+            ..Self::new(Conversion::Set, texts.join(", "))
+        }
     }
 
     pub(super) fn same(detail: impl Into<Cow<'static, str>>) -> Self {
@@ -72,12 +83,19 @@ impl ConvertedSetting {
     /// kube-proxy sets this sysctl; contiv sets none.
     pub(super) fn sysctl(name: &str, value: impl fmt::Display) -> Self {
         let sysctl = format!("{name} = {value}");
-        let detail = format!("sysctl {sysctl}; contiv does not set it, and the next boot resets it");
-        Self { sysctl: Some(sysctl), ..Self::by_hand(detail) }
+        let detail =
+            format!("sysctl {sysctl}; contiv does not set it, and the next boot resets it");
+        Self {
+            sysctl: Some(sysctl),
+            ..Self::by_hand(detail)
+        }
     }
 
     pub(super) fn unknown() -> Self {
-        Self::new(Conversion::Unknown, "contiv does not know this setting; look up what it does")
+        Self::new(
+            Conversion::Unknown,
+            "contiv does not know this setting; look up what it does",
+        )
     }
 
     /// The value has the wrong type, or the setting does not allow it.

@@ -39,8 +39,17 @@ pub(super) struct KubeProxyFacts {
 
 impl KubeProxyFacts {
     pub(super) fn of(configuration: &Value) -> Self {
-        let text = |pointer: &str| configuration.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let has = |pointer: &str| configuration.pointer(pointer).is_some_and(|value| !is_unset(value));
+        let text = |pointer: &str| {
+            configuration
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let has = |pointer: &str| {
+            configuration
+                .pointer(pointer)
+                .is_some_and(|value| !is_unset(value))
+        };
         let mode = match text("/mode") {
             // The default on Linux.
             "" | "iptables" => Mode::Iptables,
@@ -48,7 +57,10 @@ impl KubeProxyFacts {
             "nftables" => Mode::Nftables,
             _ => Mode::Other,
         };
-        let ranges = text("/clusterCIDR").split(',').map(str::trim).filter(|range| !range.is_empty());
+        let ranges = text("/clusterCIDR")
+            .split(',')
+            .map(str::trim)
+            .filter(|range| !range.is_empty());
         let detection = match text("/detectLocalMode") {
             "" | "ClusterCIDR" => Detection::ClusterCidr(ranges.map(str::to_owned).collect()),
             "NodeCIDR" => Detection::NodeCidr,
@@ -61,13 +73,19 @@ impl KubeProxyFacts {
             _ => Detection::Invalid,
         };
         let conntrack = configuration["conntrack"].as_object().into_iter().flatten();
-        let conntrack =
-            conntrack.filter(|(_, value)| !is_unset(value)).map(|(name, _)| name.clone()).collect();
+        let conntrack = conntrack
+            .filter(|(_, value)| !is_unset(value))
+            .map(|(name, _)| name.clone())
+            .collect();
         Self {
             conntrack,
             mode,
             detection,
-            any_address: if text("/bindAddress").contains(':') { "[::]" } else { "0.0.0.0" },
+            any_address: if text("/bindAddress").contains(':') {
+                "[::]"
+            } else {
+                "0.0.0.0"
+            },
             has_healthz: has("/healthzBindAddress"),
             has_node_port_addresses: has("/nodePortAddresses"),
             has_localhost_node_ports: has("/iptables/localhostNodePorts"),

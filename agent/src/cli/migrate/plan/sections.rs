@@ -14,7 +14,8 @@ use super::{
 const HEALTHZ_PORT: u16 = 10256;
 const METRICS_PORT: u16 = 10249;
 
-const NO_PERIODS: &str = "every change is programmed at once, and foreign changes are noticed at once";
+const NO_PERIODS: &str =
+    "every change is programmed at once, and foreign changes are noticed at once";
 
 /// Converts a setting.
 pub(super) fn convert(path: &str, value: &Value, facts: &KubeProxyFacts) -> ConvertedSetting {
@@ -38,17 +39,26 @@ pub(super) fn defaults(facts: &KubeProxyFacts) -> Vec<(&'static str, ConvertedSe
     let mut defaults = Vec::new();
     if !facts.has_healthz {
         let address = format!("{}:{HEALTHZ_PORT}", facts.any_address);
-        defaults.push(("healthzBindAddress", ConvertedSetting::set("healthz-listen", address)));
+        defaults.push((
+            "healthzBindAddress",
+            ConvertedSetting::set("healthz-listen", address),
+        ));
     }
     if facts.detection == Detection::ClusterCidr(Vec::new()) {
         defaults.push(("clusterCIDR", ConvertedSetting::set("local-detect", "none")));
     }
     if facts.mode != Mode::Nftables && !facts.has_node_port_addresses {
-        defaults.push(("nodePortAddresses", ConvertedSetting::set("node-port-addresses", texts(["all"]))));
+        defaults.push((
+            "nodePortAddresses",
+            ConvertedSetting::set("node-port-addresses", texts(["all"])),
+        ));
     }
     if facts.mode == Mode::Iptables && !facts.has_localhost_node_ports {
         let detail = "kube-proxy serves node ports on 127.0.0.1 too; if a client needs that, set node-ports-on-loopback = true";
-        defaults.push(("iptables.localhostNodePorts", ConvertedSetting::by_hand(detail)));
+        defaults.push((
+            "iptables.localhostNodePorts",
+            ConvertedSetting::by_hand(detail),
+        ));
     }
     defaults.extend(conntrack::defaults(&facts.conntrack));
     defaults
@@ -68,16 +78,21 @@ fn top_level(name: &str, value: &Value, facts: &KubeProxyFacts) -> ConvertedSett
         },
         "hostnameOverride" => ConvertedSetting::set("node-name", text),
         "bindAddress" => match text.parse::<IpAddr>() {
-            Ok(ip) if ip.is_unspecified() => ConvertedSetting::same("the addresses of the Node object"),
+            Ok(ip) if ip.is_unspecified() => {
+                ConvertedSetting::same("the addresses of the Node object")
+            }
             Ok(ip) => ConvertedSetting::set("node-ips", texts([ip.to_string().as_str()])),
             Err(_) => ConvertedSetting::bad_value(),
         },
-        "healthzBindAddress" => {
-            listen(text, HEALTHZ_PORT, |address| ConvertedSetting::set("healthz-listen", address))
-        }
+        "healthzBindAddress" => listen(text, HEALTHZ_PORT, |address| {
+            ConvertedSetting::set("healthz-listen", address)
+        }),
         // Scrapers of kube-proxy use this address.
         "metricsBindAddress" => listen(text, METRICS_PORT, |address| {
-            let settings = [("metrics-listen", address.into()), ("kube-proxy-metrics", true.into())];
+            let settings = [
+                ("metrics-listen", address.into()),
+                ("kube-proxy-metrics", true.into()),
+            ];
             ConvertedSetting::set_all(settings)
         }),
         "bindAddressHardFail" => match value.as_bool() {
@@ -90,9 +105,9 @@ fn top_level(name: &str, value: &Value, facts: &KubeProxyFacts) -> ConvertedSett
             None => ConvertedSetting::bad_value(),
         },
         "enableProfiling" => match value.as_bool() {
-            Some(true) => {
-                ConvertedSetting::by_hand("contiv has no profiling endpoint; use contiv support-bundle")
-            }
+            Some(true) => ConvertedSetting::by_hand(
+                "contiv has no profiling endpoint; use contiv support-bundle",
+            ),
             Some(false) => ConvertedSetting::same("contiv has no profiling endpoint"),
             None => ConvertedSetting::bad_value(),
         },
@@ -108,10 +123,12 @@ fn top_level(name: &str, value: &Value, facts: &KubeProxyFacts) -> ConvertedSett
                 ConvertedSetting::same("clusterCIDR is not set: see that line")
             }
             Detection::ClusterCidr(_) => ConvertedSetting::same("by pod-cidrs"),
-            Detection::NodeCidr => {
-                ConvertedSetting::same("local-detect = \"pod-cidrs\", with the ranges of the Node object")
+            Detection::NodeCidr => ConvertedSetting::same(
+                "local-detect = \"pod-cidrs\", with the ranges of the Node object",
+            ),
+            Detection::Bridge(name) => {
+                ConvertedSetting::set("local-detect", format!("interfaces:{name}"))
             }
-            Detection::Bridge(name) => ConvertedSetting::set("local-detect", format!("interfaces:{name}")),
             Detection::Prefix(prefix) => {
                 ConvertedSetting::set("local-detect", format!("interfaces:{prefix}*"))
             }
@@ -160,20 +177,22 @@ fn iptables(name: &str, value: &Value, mode: Mode) -> ConvertedSetting {
 
 fn ipvs(name: &str, value: &Value, mode: Mode) -> ConvertedSetting {
     match name {
-        "scheduler" | "excludeCIDRs" | "strictARP" | "tcpTimeout" | "tcpFinTimeout" | "udpTimeout"
-        | "syncPeriod" | "minSyncPeriod"
+        "scheduler" | "excludeCIDRs" | "strictARP" | "tcpTimeout" | "tcpFinTimeout"
+        | "udpTimeout" | "syncPeriod" | "minSyncPeriod"
             if mode != Mode::Ipvs =>
         {
             ConvertedSetting::not_needed("only for the mode ipvs")
         }
         "scheduler" => match value.as_str() {
-            Some("rr" | "wrr") => {
-                ConvertedSetting::same("connections are balanced evenly, or by weight if there are weights")
-            }
+            Some("rr" | "wrr") => ConvertedSetting::same(
+                "connections are balanced evenly, or by weight if there are weights",
+            ),
             Some("sh" | "mh") => ConvertedSetting::by_hand(
                 "set sessionAffinity or the annotation contiv.io/balance: client-address on each service that needs it",
             ),
-            _ => ConvertedSetting::by_hand("contiv balances at random, by weight if there are weights"),
+            _ => ConvertedSetting::by_hand(
+                "contiv balances at random, by weight if there are weights",
+            ),
         },
         "excludeCIDRs" => ConvertedSetting::not_needed("contiv touches nothing but its own table"),
         "strictARP" => ConvertedSetting::not_needed(
@@ -189,7 +208,9 @@ fn ipvs(name: &str, value: &Value, mode: Mode) -> ConvertedSetting {
 
 fn nftables(name: &str, value: &Value, mode: Mode) -> ConvertedSetting {
     match name {
-        "masqueradeBit" | "masqueradeAll" | "syncPeriod" | "minSyncPeriod" if mode != Mode::Nftables => {
+        "masqueradeBit" | "masqueradeAll" | "syncPeriod" | "minSyncPeriod"
+            if mode != Mode::Nftables =>
+        {
             ConvertedSetting::not_needed("only for the mode nftables")
         }
         "masqueradeBit" => marks_not_needed(),
@@ -213,23 +234,28 @@ fn masquerade_all(value: &Value) -> ConvertedSetting {
 
 fn client(name: &str) -> ConvertedSetting {
     match name {
-        "kubeconfig" => {
-            ConvertedSetting::same("store: the pod's service account; elsewhere a separate kubeconfig")
-        }
+        "kubeconfig" => ConvertedSetting::same(
+            "store: the pod's service account; elsewhere a separate kubeconfig",
+        ),
         "acceptContentTypes" | "contentType" => {
             ConvertedSetting::not_needed("contiv chooses the format itself")
         }
-        "qps" | "burst" => ConvertedSetting::not_needed("there are a list and a watch for each type"),
+        "qps" | "burst" => {
+            ConvertedSetting::not_needed("there are a list and a watch for each type")
+        }
         _ => ConvertedSetting::unknown(),
     }
 }
 
 fn detect_local(name: &str, facts: &KubeProxyFacts) -> ConvertedSetting {
     match (name, &facts.detection) {
-        ("bridgeInterface", Detection::Bridge(_)) | ("interfaceNamePrefix", Detection::Prefix(_)) => {
+        ("bridgeInterface", Detection::Bridge(_))
+        | ("interfaceNamePrefix", Detection::Prefix(_)) => {
             ConvertedSetting::same("in local-detect, by detectLocalMode")
         }
-        ("bridgeInterface", _) => ConvertedSetting::not_needed("only for detectLocalMode BridgeInterface"),
+        ("bridgeInterface", _) => {
+            ConvertedSetting::not_needed("only for detectLocalMode BridgeInterface")
+        }
         ("interfaceNamePrefix", _) => {
             ConvertedSetting::not_needed("only for detectLocalMode InterfaceNamePrefix")
         }
@@ -269,22 +295,35 @@ fn logging(name: &str, value: &Value) -> ConvertedSetting {
 
 /// An address to listen on; kube-proxy completes it with its port.
 fn listen(text: &str, port: u16, set: impl Fn(String) -> ConvertedSetting) -> ConvertedSetting {
-    let socket =
-        text.parse::<SocketAddr>().or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)));
-    socket.map_or_else(|_| ConvertedSetting::bad_value(), |socket| set(socket.to_string()))
+    let socket = text
+        .parse::<SocketAddr>()
+        .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)));
+    socket.map_or_else(
+        |_| ConvertedSetting::bad_value(),
+        |socket| set(socket.to_string()),
+    )
 }
 
 /// A list of keywords and ranges. contiv has a separate setting for loopback, and `all` makes the other entries superfluous.
 fn node_port_addresses(value: &Value) -> ConvertedSetting {
-    let entries: Option<Vec<&str>> =
-        value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
-    let Some(entries) = entries else { return ConvertedSetting::bad_value() };
+    let entries: Option<Vec<&str>> = value
+        .as_array()
+        .and_then(|list| list.iter().map(Value::as_str).collect());
+    let Some(entries) = entries else {
+        return ConvertedSetting::bad_value();
+    };
     let is_range = |text: &str| text.contains('/') && text.parse::<IpNetwork>().is_ok();
-    if !entries.iter().all(|entry| matches!(*entry, "primary" | "localhost" | "all") || is_range(entry)) {
+    if !entries
+        .iter()
+        .all(|entry| matches!(*entry, "primary" | "localhost" | "all") || is_range(entry))
+    {
         return ConvertedSetting::bad_value();
     }
     let is_loopback = |entry: &&str| {
-        *entry == "localhost" || entry.parse::<IpNetwork>().is_ok_and(|range| range.ip().is_loopback())
+        *entry == "localhost"
+            || entry
+                .parse::<IpNetwork>()
+                .is_ok_and(|range| range.ip().is_loopback())
     };
     let (loopback, mut others): (Vec<&str>, Vec<&str>) = entries.into_iter().partition(is_loopback);
     if others.contains(&"all") {
@@ -296,14 +335,23 @@ fn node_port_addresses(value: &Value) -> ConvertedSetting {
             "contiv cannot serve node ports on loopback only; node-ports-on-loopback adds it to other addresses",
         ),
         (true, false) => ConvertedSetting::set_all([addresses]),
-        (false, false) => ConvertedSetting::set_all([addresses, ("node-ports-on-loopback", true.into())]),
+        (false, false) => {
+            ConvertedSetting::set_all([addresses, ("node-ports-on-loopback", true.into())])
+        }
     }
 }
 
 fn is_ranges(ranges: &[String]) -> bool {
-    ranges.iter().all(|range| range.parse::<IpNetwork>().is_ok())
+    ranges
+        .iter()
+        .all(|range| range.parse::<IpNetwork>().is_ok())
 }
 
 fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> toml::Value {
-    toml::Value::Array(texts.into_iter().map(|text| toml::Value::String(text.to_owned())).collect())
+    toml::Value::Array(
+        texts
+            .into_iter()
+            .map(|text| toml::Value::String(text.to_owned()))
+            .collect(),
+    )
 }

@@ -7,8 +7,7 @@ const NOW: &str = "2026-01-02T03:04:05Z";
 
 /// An overview with this many objects in quarantine and renderers that fail.
 fn overview(problems: usize) -> Overview {
-    let error =
-        "failed to apply: the kernel refuses the element 10.96.0.1 . tcp . 80, which is a very long sentence";
+    let error = "failed to apply: the kernel refuses the element 10.96.0.1 . tcp . 80, which is a very long sentence";
     let renderer = |name: &str| {
         serde_json::json!({
             "name": name, "state": if problems > 0 { "retrying" } else { "idle" }, "applied_revision": 4711,
@@ -72,8 +71,14 @@ fn status_with_many_problems_fits_80_columns_and_24_lines() {
     for problems in [0, 1, 100] {
         let text = render(&overview(problems), Some((24, 80)), NOW.parse().unwrap());
         let longest = text.lines().map(|line| line.chars().count()).max();
-        assert!(text.lines().count() <= 24 && longest <= Some(80), "{problems}: {longest:?}\n{text}");
-        assert!(text.contains("worker-1") && text.contains("shop/web-0"), "{text}");
+        assert!(
+            text.lines().count() <= 24 && longest <= Some(80),
+            "{problems}: {longest:?}\n{text}"
+        );
+        assert!(
+            text.contains("worker-1") && text.contains("shop/web-0"),
+            "{text}"
+        );
     }
 }
 
@@ -92,8 +97,14 @@ fn first_warnings_are_shown_and_no_reason_for_attention() {
     let text = render(&overview, None, NOW.parse().unwrap());
     let expected = "WARNINGS\nservice shop/web: spec.ports[0].nodePort\n  it has no effect\n\
                     service shop/web: spec.ports[1].nodePort\n  it has no effect\nand 1 more: `contiv status -o json`\n";
-    assert!(text.contains(expected) && text.contains("0 in quarantine, 3 warnings\n"), "{text}");
-    assert!(overview.is_healthy() && text.contains("agent     ready ("), "{text}");
+    assert!(
+        text.contains(expected) && text.contains("0 in quarantine, 3 warnings\n"),
+        "{text}"
+    );
+    assert!(
+        overview.is_healthy() && text.contains("agent     ready ("),
+        "{text}"
+    );
 }
 
 #[test]
@@ -102,7 +113,10 @@ fn note_of_renderer_is_shown() {
     let last = overview.renderers[0].last_report.as_mut().unwrap();
     last.notes = vec!["a route of another program is in the way".to_owned()];
     let text = render(&overview, Some((24, 80)), NOW.parse().unwrap());
-    assert!(text.contains("nftables: a route of another program is in the way\n"), "{text}");
+    assert!(
+        text.contains("nftables: a route of another program is in the way\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -112,19 +126,27 @@ fn forwarding_that_is_off_needs_look() {
     overview.status.forwarding_off = serde_json::from_value(off).unwrap();
     assert!(!overview.is_healthy());
     let text = render(&overview, None, NOW.parse().unwrap());
-    let expected =
-        "net.ipv6.conf.all.forwarding is 0: pods and external clients do not reach backends of shop/web";
-    assert!(text.contains("ready, but see below") && text.contains(expected), "{text}");
+    let expected = "net.ipv6.conf.all.forwarding is 0: pods and external clients do not reach backends of shop/web";
+    assert!(
+        text.contains("ready, but see below") && text.contains(expected),
+        "{text}"
+    );
 }
 
 #[test]
 fn frontend_of_two_services_needs_look() {
     let (good, bad) = (overview(0), overview(1));
     assert!(good.is_healthy());
-    let conflict = Overview { sizes: bad.sizes, ..overview(0) };
+    let conflict = Overview {
+        sizes: bad.sizes,
+        ..overview(0)
+    };
     assert!(!conflict.is_healthy());
     let text = render(&conflict, None, NOW.parse().unwrap());
-    assert!(text.contains("shop/second does not get 10.96.0.1:80/tcp, which shop/first holds\n"), "{text}");
+    assert!(
+        text.contains("shop/second does not get 10.96.0.1:80/tcp, which shop/first holds\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -135,7 +157,8 @@ fn drift_that_a_verification_found_needs_look() {
     drifted.renderers[0].verification = serde_json::from_value(verification).unwrap();
     assert!(!drifted.is_healthy());
     let text = render(&drifted, None, NOW.parse().unwrap());
-    let expected = "nftables: 3 of 120 elements in the kernel are not as they must be; see `contiv verify`\n";
+    let expected =
+        "nftables: 3 of 120 elements in the kernel are not as they must be; see `contiv verify`\n";
     assert!(text.contains(expected), "{text}");
 }
 
@@ -163,8 +186,14 @@ fn problem_is_shown_in_full_on_a_wide_screen() {
     let (narrow, wide) = (Some((24, 80)), None);
     let now = NOW.parse().unwrap();
     let well = render(&overview(0), narrow, now);
-    assert!(well.contains("agent     ready (contiv 0.1.0, up 24h)"), "{well}");
-    assert!(!well.contains("quarantine: ") && !well.contains("LAST ERRORS"), "{well}");
+    assert!(
+        well.contains("agent     ready (contiv 0.1.0, up 24h)"),
+        "{well}"
+    );
+    assert!(
+        !well.contains("quarantine: ") && !well.contains("LAST ERRORS"),
+        "{well}"
+    );
     let ill = render(&overview(2), wide, now);
     for part in [
         "ready, but see below",

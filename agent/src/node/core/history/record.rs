@@ -75,7 +75,11 @@ pub enum Outcome {
 impl Record {
     /// The size in bytes.
     pub(super) fn size(&self) -> usize {
-        let services: usize = self.services.iter().map(|id| size_of_val(id) + text_len(id)).sum();
+        let services: usize = self
+            .services
+            .iter()
+            .map(|id| size_of_val(id) + text_len(id))
+            .sum();
         // Names of renderers are shared by all records.
         let outcomes: usize = self.renderers.values().map(Outcome::size).sum();
         size_of_val(self) + self.description.len() + services + outcomes
@@ -88,8 +92,13 @@ impl Outcome {
         let referenced = match self {
             Self::Pending => 0,
             Self::Applied { report, .. } => {
-                let notes = report.notes.iter().map(|note| size_of_val(note) + note.len());
-                notes.chain(report.rejected.iter().map(size_of_rejected)).sum()
+                let notes = report
+                    .notes
+                    .iter()
+                    .map(|note| size_of_val(note) + note.len());
+                notes
+                    .chain(report.rejected.iter().map(size_of_rejected))
+                    .sum()
             }
             Self::Failed { error, .. } => error.len(),
         };

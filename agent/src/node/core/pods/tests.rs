@@ -21,11 +21,23 @@ fn addition(event: u64, renderers: &[&str], now: Instant) -> PodAddition {
 }
 
 fn failure(renderer: &str, first: u64, last: u64, instant: Instant) -> RendererReport {
-    let at = Timestamps::now(Now { instant, time: Timestamp::UNIX_EPOCH, random: 0.0 });
+    let at = Timestamps::now(Now {
+        instant,
+        time: Timestamp::UNIX_EPOCH,
+        random: 0.0,
+    });
     let events = EventRange::one(first, at).union(EventRange::one(last, at));
-    let outcome =
-        Outcome::Failed { at: Timestamp::UNIX_EPOCH, error: "refused".to_owned(), duration_ms: 1.0 };
-    RendererReport { renderer: renderer.into(), events, outcome, is_update: true }
+    let outcome = Outcome::Failed {
+        at: Timestamp::UNIX_EPOCH,
+        error: "refused".to_owned(),
+        duration_ms: 1.0,
+    };
+    RendererReport {
+        renderer: renderer.into(),
+        events,
+        outcome,
+        is_update: true,
+    }
 }
 
 #[test]
@@ -38,7 +50,9 @@ fn report_of_other_events_or_renderer_leaves_addition_waiting() {
         assert!(finished.is_empty(), "{renderer} reports {first} to {last}");
     }
     assert_eq!(
-        additions.last_of_interface(&InterfaceName::new("veth1")).map(|last| last.renderers.len()),
+        additions
+            .last_of_interface(&InterfaceName::new("veth1"))
+            .map(|last| last.renderers.len()),
         Some(2)
     );
     assert_eq!(additions.on_report(&failure("a", 7, 7, now)).len(), 1);
@@ -51,6 +65,10 @@ fn addition_expires_at_its_deadline() {
     let mut additions = PodAdditions::default();
     additions.add(addition(7, &["a"], now));
     let deadline = additions.deadline().unwrap();
-    assert!(additions.take_expired(deadline.checked_sub(Duration::from_nanos(1)).unwrap()).is_empty());
+    assert!(
+        additions
+            .take_expired(deadline.checked_sub(Duration::from_nanos(1)).unwrap())
+            .is_empty()
+    );
     assert_eq!(additions.take_expired(deadline).len(), 1);
 }

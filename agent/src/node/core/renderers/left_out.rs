@@ -25,13 +25,20 @@ pub(super) struct LeftOutServices {
 
 impl LeftOutServices {
     pub(super) const fn new() -> Self {
-        Self { services: BTreeSet::new(), backoff: Backoff::new(MIN_PAUSE, MAX_PAUSE), retry_at: None }
+        Self {
+            services: BTreeSet::new(),
+            backoff: Backoff::new(MIN_PAUSE, MAX_PAUSE),
+            retry_at: None,
+        }
     }
 
     /// Records the services that the last call has left out. If there are new ones, all are tried again after the first pause.
     pub(super) fn replace(&mut self, rejected: &[Rejected], now: Now) {
-        let left_out = rejected.iter().filter(|rejected| rejected.active_state != LEFT_TO_NFTABLES);
-        let services: BTreeSet<ServiceId> = left_out.map(|rejected| rejected.service.clone()).collect();
+        let left_out = rejected
+            .iter()
+            .filter(|rejected| rejected.active_state != LEFT_TO_NFTABLES);
+        let services: BTreeSet<ServiceId> =
+            left_out.map(|rejected| rejected.service.clone()).collect();
         let has_new = !services.is_subset(&self.services);
         if services.is_empty() || has_new {
             self.backoff.reset();
@@ -74,15 +81,28 @@ mod tests {
     fn pauses(attempts: &[&[Rejected]]) -> Vec<u64> {
         let start = Instant::now();
         let mut left_out = LeftOutServices::new();
-        let mut now = Now { instant: start, time: Timestamp::UNIX_EPOCH, random: 1.0 };
+        let mut now = Now {
+            instant: start,
+            time: Timestamp::UNIX_EPOCH,
+            random: 1.0,
+        };
         let mut pauses = Vec::new();
         for rejected in attempts {
             left_out.replace(rejected, now);
-            let Some(retry_at) = left_out.retry_at() else { break };
+            let Some(retry_at) = left_out.retry_at() else {
+                break;
+            };
             pauses.push(retry_at.duration_since(now.instant).as_secs());
             now.instant = retry_at;
-            let expected: Vec<ServiceId> = rejected.iter().map(|rejected| rejected.service.clone()).collect();
-            assert!(left_out.take_due(retry_at).is_some_and(|due| due.into_iter().eq(expected)));
+            let expected: Vec<ServiceId> = rejected
+                .iter()
+                .map(|rejected| rejected.service.clone())
+                .collect();
+            assert!(
+                left_out
+                    .take_due(retry_at)
+                    .is_some_and(|due| due.into_iter().eq(expected))
+            );
             assert_eq!(left_out.take_due(retry_at), None, "they are being tried");
         }
         pauses
@@ -92,13 +112,23 @@ mod tests {
     fn pauses_grow_while_the_same_are_left_out() {
         let web = rejected(&["web"], "nothing");
         assert_eq!(pauses(&[&*web; 9]), [5, 10, 20, 40, 80, 160, 300, 300, 300]);
-        assert_eq!(pauses(&[&web, &web, &[], &web]), [5, 10], "nothing is left to try");
+        assert_eq!(
+            pauses(&[&web, &web, &[], &web]),
+            [5, 10],
+            "nothing is left to try"
+        );
     }
 
     #[test]
     fn service_left_out_anew_is_tried_after_the_first_pause() {
-        let (web, both) = (rejected(&["web"], "last good"), rejected(&["db", "web"], "last good"));
-        assert_eq!(pauses(&[&web, &web, &both, &both, &web]), [5, 10, 5, 10, 20]);
+        let (web, both) = (
+            rejected(&["web"], "last good"),
+            rejected(&["db", "web"], "last good"),
+        );
+        assert_eq!(
+            pauses(&[&web, &web, &both, &both, &web]),
+            [5, 10, 5, 10, 20]
+        );
     }
 
     #[test]
@@ -108,11 +138,21 @@ mod tests {
 
     #[test]
     fn calls_in_between_do_not_postpone_the_attempt() {
-        let now = Now { instant: Instant::now(), time: Timestamp::UNIX_EPOCH, random: 1.0 };
+        let now = Now {
+            instant: Instant::now(),
+            time: Timestamp::UNIX_EPOCH,
+            random: 1.0,
+        };
         let mut left_out = LeftOutServices::new();
         left_out.replace(&rejected(&["web"], "nothing"), now);
         let due = left_out.retry_at();
-        left_out.replace(&rejected(&["web"], "nothing"), Now { instant: now.instant + MIN_PAUSE / 2, ..now });
+        left_out.replace(
+            &rejected(&["web"], "nothing"),
+            Now {
+                instant: now.instant + MIN_PAUSE / 2,
+                ..now
+            },
+        );
         assert_eq!(left_out.retry_at(), due);
     }
 }

@@ -45,8 +45,15 @@ impl RepairSchedule {
             due.changes += 1;
             return None;
         }
-        let at = self.last_repair.map_or(now, |last| last + self.pause()).max(now);
-        self.due = Some(DueRepair { at, events, changes: 1 });
+        let at = self
+            .last_repair
+            .map_or(now, |last| last + self.pause())
+            .max(now);
+        self.due = Some(DueRepair {
+            at,
+            events,
+            changes: 1,
+        });
         Some(at)
     }
 
@@ -78,9 +85,12 @@ impl RepairSchedule {
 
     /// The number of consecutive repairs as of now.
     fn in_a_row(&self, now: Instant) -> u32 {
-        let calm = self.last_change.map_or(Duration::ZERO, |last| now.duration_since(last));
+        let calm = self
+            .last_change
+            .map_or(Duration::ZERO, |last| now.duration_since(last));
         let forgotten = calm.as_secs() / DECAY_INTERVAL.as_secs();
-        self.in_a_row.saturating_sub(forgotten.try_into().unwrap_or(u32::MAX))
+        self.in_a_row
+            .saturating_sub(forgotten.try_into().unwrap_or(u32::MAX))
     }
 
     /// The number of foreign changes since the start.
@@ -105,7 +115,11 @@ mod tests {
     use crate::node::{core::history::Timestamps, message::Now};
 
     fn test_range(seq_num: u64) -> EventRange {
-        let now = Now { instant: Instant::now(), time: Timestamp::UNIX_EPOCH, random: 0.0 };
+        let now = Now {
+            instant: Instant::now(),
+            time: Timestamp::UNIX_EPOCH,
+            random: 0.0,
+        };
         EventRange::one(seq_num, Timestamps::now(now))
     }
 
@@ -120,7 +134,10 @@ mod tests {
                 repairs.push(u64::try_from(due.at.duration_since(start).as_millis()).unwrap());
             }
         };
-        for at in changes.into_iter().map(|at| start + Duration::from_millis(at)) {
+        for at in changes
+            .into_iter()
+            .map(|at| start + Duration::from_millis(at))
+        {
             repair(&mut schedule, at);
             schedule.note_change(test_range(1), at);
         }
@@ -138,7 +155,10 @@ mod tests {
         let storm = repairs((0..60_000).step_by(10));
         assert_eq!(storm[8..15], [80, 90, 190, 390, 790, 1590, 3190]);
         let pauses: Vec<u64> = storm.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert!(pauses.is_sorted() && *pauses.last().unwrap() == 5000, "{pauses:?}");
+        assert!(
+            pauses.is_sorted() && *pauses.last().unwrap() == 5000,
+            "{pauses:?}"
+        );
         assert!(*storm.last().unwrap() >= 59_990);
     }
 

@@ -96,9 +96,7 @@ pub(super) enum Pending {
         events: EventRange,
     },
     /// A resync with the state at the time when it starts.
-    Resync {
-        events: EventRange,
-    },
+    Resync { events: EventRange },
 }
 
 impl Pending {
@@ -144,12 +142,23 @@ impl RendererSchedule {
     /// Adds changes to the pending work.
     pub(super) fn add_changes(&mut self, new: &Arc<ChangeSet>, event: EventRange) {
         self.pending = match std::mem::take(&mut self.pending) {
-            Pending::Nothing => Pending::Changes { changes: Arc::clone(new), events: event },
-            Pending::Changes { mut changes, events } => {
+            Pending::Nothing => Pending::Changes {
+                changes: Arc::clone(new),
+                events: event,
+            },
+            Pending::Changes {
+                mut changes,
+                events,
+            } => {
                 Arc::make_mut(&mut changes).merge(ChangeSet::clone(new));
-                Pending::Changes { changes, events: events.union(event) }
+                Pending::Changes {
+                    changes,
+                    events: events.union(event),
+                }
             }
-            Pending::Resync { events } => Pending::Resync { events: events.union(event) },
+            Pending::Resync { events } => Pending::Resync {
+                events: events.union(event),
+            },
         };
     }
 
@@ -165,7 +174,10 @@ impl RendererSchedule {
 
     /// Schedules a resync.
     pub(super) fn need_resync(&mut self, event: EventRange) {
-        let events = self.pending.events().map_or(event, |events| events.union(event));
+        let events = self
+            .pending
+            .events()
+            .map_or(event, |events| events.union(event));
         self.pending = Pending::Resync { events };
     }
 
@@ -176,7 +188,8 @@ impl RendererSchedule {
 
     /// Whether it has applied everything and is idle.
     pub(super) fn is_settled(&self) -> bool {
-        let is_idle = self.busy.is_none() && self.retry_at.is_none() && self.repairs.due().is_none();
+        let is_idle =
+            self.busy.is_none() && self.retry_at.is_none() && self.repairs.due().is_none();
         self.is_ready && is_idle && matches!(self.pending, Pending::Nothing)
     }
 
@@ -192,7 +205,11 @@ impl RendererSchedule {
             return None;
         }
         let is_resync = matches!(self.pending, Pending::Resync { .. });
-        let repair = if is_resync { None } else { self.repairs.take_due(now.instant) };
+        let repair = if is_resync {
+            None
+        } else {
+            self.repairs.take_due(now.instant)
+        };
         let (work, events, repaired) = if let Some(due) = repair {
             (Work::Heal(snapshot()), due.events, due.changes)
         } else {
@@ -202,7 +219,11 @@ impl RendererSchedule {
                 Pending::Resync { events } => {
                     // A resync undoes foreign changes too.
                     let repaired = self.repairs.repaired(now.instant);
-                    (Work::Resync(snapshot()), repaired.map_or(events, |due| events.union(due.events)), 0)
+                    (
+                        Work::Resync(snapshot()),
+                        repaired.map_or(events, |due| events.union(due.events)),
+                        0,
+                    )
                 }
             }
         };
@@ -227,7 +248,10 @@ impl RendererSchedule {
     pub(super) fn unapplied_since(&self) -> Option<Instant> {
         let under_way = self.busy.as_ref().map(|busy| busy.events);
         let repair = self.repairs.due().map(|due| due.events);
-        let waiting = under_way.into_iter().chain(self.pending.events()).chain(repair);
+        let waiting = under_way
+            .into_iter()
+            .chain(self.pending.events())
+            .chain(repair);
         waiting.map(|events| events.at.handled.instant).min()
     }
 
@@ -253,9 +277,10 @@ impl RendererSchedule {
                 busy.is_slow = true;
                 Some(ExpiredTimer::Slow)
             }
-            None if self.retry_at.is_some() => {
-                self.last_error.as_ref().map(|last| ExpiredTimer::Retry(last.error.clone()))
-            }
+            None if self.retry_at.is_some() => self
+                .last_error
+                .as_ref()
+                .map(|last| ExpiredTimer::Retry(last.error.clone())),
             None => self.left_out.take_due(now).map(ExpiredTimer::LeftOut),
         }
     }
@@ -269,12 +294,31 @@ mod tests {
     #[test]
     fn renderer_is_settled_only_with_nothing_left_to_do() {
         let now = Instant::now();
-        let ready = || RendererSchedule { is_ready: true, ..RendererSchedule::new("a".into()) };
+        let ready = || RendererSchedule {
+            is_ready: true,
+            ..RendererSchedule::new("a".into())
+        };
         assert!(ready().is_settled());
-        assert!(!RendererSchedule { is_ready: false, ..ready() }.is_settled());
-        assert!(!RendererSchedule { retry_at: Some(now), ..ready() }.is_settled());
+        assert!(
+            !RendererSchedule {
+                is_ready: false,
+                ..ready()
+            }
+            .is_settled()
+        );
+        assert!(
+            !RendererSchedule {
+                retry_at: Some(now),
+                ..ready()
+            }
+            .is_settled()
+        );
         let mut repaired = ready();
-        let at = Timestamps::now(Now { instant: now, time: Timestamp::UNIX_EPOCH, random: 0.0 });
+        let at = Timestamps::now(Now {
+            instant: now,
+            time: Timestamp::UNIX_EPOCH,
+            random: 0.0,
+        });
         repaired.need_resync(EventRange::one(1, at));
         assert!(!repaired.is_settled() && repaired.has_work());
     }

@@ -80,7 +80,11 @@ struct CurrentCall {
 
 impl World {
     fn new() -> Self {
-        let now = Now { instant: Instant::now(), time: Timestamp::UNIX_EPOCH, random: 1.0 };
+        let now = Now {
+            instant: Instant::now(),
+            time: Timestamp::UNIX_EPOCH,
+            random: 1.0,
+        };
         let mut world = Self {
             renderers: Renderers::new([NAME.into()]),
             now,
@@ -117,7 +121,11 @@ impl World {
                 self.renderers.advance_revision(self.revision);
                 // What needs no work is in the dataplane as soon as all changes before it are.
                 if let Some(current) = &mut self.current
-                    && self.unapplied_changes.range(current.last_event + 1..).next().is_none()
+                    && self
+                        .unapplied_changes
+                        .range(current.last_event + 1..)
+                        .next()
+                        .is_none()
                 {
                     current.revision = self.revision;
                 }
@@ -128,11 +136,16 @@ impl World {
             }
             Step::ForeignChange => {
                 let next = EventRange::one(self.events + 1, Timestamps::now(self.now));
-                if self.renderers.on_foreign_change(NAME, next, self.now.instant) {
+                if self
+                    .renderers
+                    .on_foreign_change(NAME, next, self.now.instant)
+                {
                     self.event();
                 }
                 self.is_damaged = true;
-                self.current.iter_mut().for_each(|current| current.is_damaged_since = true);
+                self.current
+                    .iter_mut()
+                    .for_each(|current| current.is_damaged_since = true);
             }
             Step::Done(is_good) => self.end_call(is_good),
             Step::Lost if self.current.is_none() && self.is_ready => {
@@ -153,7 +166,10 @@ impl World {
 
     fn note_change(&mut self) {
         self.revision += 1;
-        self.renderers.note_seen(ObjectChanges { services: 1, endpoints: 0 });
+        self.renderers.note_seen(ObjectChanges {
+            services: 1,
+            endpoints: 0,
+        });
     }
 
     fn event(&mut self) -> EventRange {
@@ -166,7 +182,10 @@ impl World {
         for (_, due) in self.renderers.take_due(self.now.instant) {
             match due {
                 ExpiredTimer::Slow => {
-                    assert!(self.current.is_some() && !std::mem::replace(&mut self.is_slow, true), "once");
+                    assert!(
+                        self.current.is_some() && !std::mem::replace(&mut self.is_slow, true),
+                        "once"
+                    );
                 }
                 ExpiredTimer::Retry(_) => {
                     let event = self.event();
@@ -180,38 +199,77 @@ impl World {
     fn dispatch(&mut self) {
         let mut out = Vec::new();
         let (state, snapshot) = (self.state, || snapshot(self.state));
-        self.renderers.dispatch(self.revision, self.now, snapshot, &mut out);
+        self.renderers
+            .dispatch(self.revision, self.now, snapshot, &mut out);
         for output in out {
-            let Output::Render(_, work) = output else { panic!("{output:?}") };
+            let Output::Render(_, work) = output else {
+                panic!("{output:?}")
+            };
             assert!(self.current.is_none(), "one at a time");
-            assert!(!self.is_lost || matches!(work, Work::Resync(_)), "only a resync needs no state");
+            assert!(
+                !self.is_lost || matches!(work, Work::Resync(_)),
+                "only a resync needs no state"
+            );
             match &work {
                 Work::Update(changes) => {
-                    assert_eq!(Some(&**changes), self.dataplane.map(|old| change(old, state)).as_ref());
+                    assert_eq!(
+                        Some(&**changes),
+                        self.dataplane.map(|old| change(old, state)).as_ref()
+                    );
                 }
-                Work::Heal(_) => assert!(self.is_damaged && self.dataplane.is_some(), "nothing to repair"),
+                Work::Heal(_) => assert!(
+                    self.is_damaged && self.dataplane.is_some(),
+                    "nothing to repair"
+                ),
                 Work::Resync(_) => {}
             }
             let (revision, last_event) = (self.revision, self.events);
-            self.current = Some(CurrentCall { work, revision, last_event, is_damaged_since: false });
+            self.current = Some(CurrentCall {
+                work,
+                revision,
+                last_event,
+                is_damaged_since: false,
+            });
             self.is_slow = false;
         }
     }
 
     fn end_call(&mut self, is_good: bool) {
-        let Some(CurrentCall { work, revision, last_event, is_damaged_since }) = self.current.take() else {
+        let Some(CurrentCall {
+            work,
+            revision,
+            last_event,
+            is_damaged_since,
+        }) = self.current.take()
+        else {
             return;
         };
-        let result = if is_good { Ok(Report::default()) } else { Err("no".to_owned()) };
+        let result = if is_good {
+            Ok(Report::default())
+        } else {
+            Err("no".to_owned())
+        };
         let (renderer, duration) = (NAME.into(), Duration::ZERO);
-        let done = WorkDone { renderer, result, is_watched: true, duration };
-        let report = self.renderers.work_done(done, self.now, &mut Vec::new()).unwrap();
+        let done = WorkDone {
+            renderer,
+            result,
+            is_watched: true,
+            duration,
+        };
+        let report = self
+            .renderers
+            .work_done(done, self.now, &mut Vec::new())
+            .unwrap();
         if !is_good {
             self.dataplane = None;
             self.failures += 1;
             if self.failures == 1 && self.renderers.find(NAME).unwrap().repairs.due().is_none() {
                 let pause = self.renderers.deadline().map(|at| at - self.now.instant);
-                assert_eq!(pause, Some(FIRST_PAUSE), "the first pause, whatever failed before");
+                assert_eq!(
+                    pause,
+                    Some(FIRST_PAUSE),
+                    "the first pause, whatever failed before"
+                );
             }
             return;
         }
@@ -224,29 +282,46 @@ impl World {
         if !matches!(work, Work::Heal(_)) {
             self.dataplane_revision = revision;
             let service = match &work {
-                Work::Update(changes) => changes.services.values().find_map(|change| change.new.as_ref()),
+                Work::Update(changes) => changes
+                    .services
+                    .values()
+                    .find_map(|change| change.new.as_ref()),
                 Work::Resync(snapshot) | Work::Heal(snapshot) => snapshot.services.values().next(),
             };
             self.dataplane = service.map(|service| service.session_affinity_timeout);
         }
-        assert!(report.events.last <= last_event, "later ones are not applied");
+        assert!(
+            report.events.last <= last_event,
+            "later ones are not applied"
+        );
         let applied = report.events.first..=report.events.last;
         self.unapplied.retain(|event, _| !applied.contains(event));
-        self.unapplied_changes.retain(|event| !applied.contains(event));
+        self.unapplied_changes
+            .retain(|event| !applied.contains(event));
     }
 
     /// What is shown is true.
     fn check(&mut self) {
         let view = self.renderers.views(self.now.instant, |_| None).remove(0);
         let (_, pending) = self.renderers.seen_and_pending(NAME);
-        assert!(pending.services >= self.unapplied_changes.len() as u64, "{pending:?} {self:#?}");
+        assert!(
+            pending.services >= self.unapplied_changes.len() as u64,
+            "{pending:?} {self:#?}"
+        );
         assert_eq!((view.failures, view.ready), (self.failures, self.is_ready));
         self.dataplane_revision = self.dataplane_revision.max(self.known_revision());
-        assert!(view.applied_revision <= self.dataplane_revision, "{self:#?}");
+        assert!(
+            view.applied_revision <= self.dataplane_revision,
+            "{self:#?}"
+        );
         let health = self.renderers.health(NAME, self.now.instant);
         assert_eq!(health.in_sync, self.is_ready && self.failures == 0);
         if self.is_ready {
-            assert_eq!(health.unapplied_since, self.unapplied.values().min().copied(), "{self:#?}");
+            assert_eq!(
+                health.unapplied_since,
+                self.unapplied.values().min().copied(),
+                "{self:#?}"
+            );
         }
     }
 
@@ -271,7 +346,10 @@ impl World {
             }
         }
         let view = self.renderers.views(self.now.instant, |_| None).remove(0);
-        assert_eq!((view.state, view.pending, view.applied_revision), ("idle", "nothing", self.revision));
+        assert_eq!(
+            (view.state, view.pending, view.applied_revision),
+            ("idle", "nothing", self.revision)
+        );
         assert_eq!((self.dataplane, self.is_damaged), (Some(self.state), false));
         assert_eq!(self.unapplied, BTreeMap::new());
         assert!(self.renderers.calls_if_settled(NAME).is_some());
@@ -280,16 +358,28 @@ impl World {
 
 fn service(state: u32) -> Arc<ContivService> {
     let id = ServiceId::new("default", "web");
-    Arc::new(ContivService { session_affinity_timeout: state, ..ContivService::new(id) })
+    Arc::new(ContivService {
+        session_affinity_timeout: state,
+        ..ContivService::new(id)
+    })
 }
 
 fn snapshot(state: u32) -> Snapshot {
-    Snapshot { services: [(ServiceId::new("default", "web"), service(state))].into(), ..Snapshot::default() }
+    Snapshot {
+        services: [(ServiceId::new("default", "web"), service(state))].into(),
+        ..Snapshot::default()
+    }
 }
 
 fn change(old: u32, new: u32) -> ChangeSet {
-    let change = ServiceChange { old: Some(service(old)), new: Some(service(new)) };
-    ChangeSet { services: [(ServiceId::new("default", "web"), change)].into(), ..ChangeSet::default() }
+    let change = ServiceChange {
+        old: Some(service(old)),
+        new: Some(service(new)),
+    };
+    ChangeSet {
+        services: [(ServiceId::new("default", "web"), change)].into(),
+        ..ChangeSet::default()
+    }
 }
 
 proptest! {

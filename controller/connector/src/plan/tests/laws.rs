@@ -6,24 +6,51 @@ use super::*;
 
 const NAMES: [&str; 6] = ["web", "Web", "db", "x_y", "a/b", "t-web"];
 const ADDRESSES: [&str; 5] = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2"];
-const TAGS: [&str; 5] = ["env=t", "version=v1", "gRPC.port=90", "gRPC.port=80", "other"];
+const TAGS: [&str; 5] = [
+    "env=t",
+    "version=v1",
+    "gRPC.port=90",
+    "gRPC.port=80",
+    "other",
+];
 
 fn instances() -> impl Strategy<Value = BTreeSet<Instance>> {
-    let tags = prop::collection::btree_set(prop::sample::select(&TAGS[..]).prop_map(str::to_owned), 0..3);
-    let one = (prop::sample::select(&ADDRESSES[..]), 80_u16..82, any::<bool>(), tags);
-    let one =
-        one.prop_map(|(address, port, ready, tags)| Instance { ready, tags, ..instance(address, port) });
+    let tags = prop::collection::btree_set(
+        prop::sample::select(&TAGS[..]).prop_map(str::to_owned),
+        0..3,
+    );
+    let one = (
+        prop::sample::select(&ADDRESSES[..]),
+        80_u16..82,
+        any::<bool>(),
+        tags,
+    );
+    let one = one.prop_map(|(address, port, ready, tags)| Instance {
+        ready,
+        tags,
+        ..instance(address, port)
+    });
     prop::collection::btree_set(one, 0..5)
 }
 
 fn catalog() -> impl Strategy<Value = Catalog> {
-    let service = instances().prop_map(|instances| SourceService { instances, ..SourceService::default() });
+    let service = instances().prop_map(|instances| SourceService {
+        instances,
+        ..SourceService::default()
+    });
     let known = prop::option::weighted(0.8, service.prop_map(Arc::new));
-    prop::collection::btree_map(prop::sample::select(&NAMES[..]).prop_map(str::to_owned), known, 0..5)
+    prop::collection::btree_map(
+        prop::sample::select(&NAMES[..]).prop_map(str::to_owned),
+        known,
+        0..5,
+    )
 }
 
 fn registries() -> impl Strategy<Value = Registries> {
-    let catalogs = [prop::option::weighted(0.8, catalog()), prop::option::weighted(0.8, catalog())];
+    let catalogs = [
+        prop::option::weighted(0.8, catalog()),
+        prop::option::weighted(0.8, catalog()),
+    ];
     let aggregator = Aggregator {
         prefix_tag: "env".to_owned(),
         suffix_tag: "version".to_owned(),
@@ -39,14 +66,36 @@ fn registries() -> impl Strategy<Value = Registries> {
 /// Foreign services and endpoints, also with desired names, and one with an address of the range.
 fn foreign() -> impl Strategy<Value = StoreContent> {
     let name = || prop::sample::select(&["web", "db", "t-web", "x-y", "else"][..]);
-    let service =
-        (name(), prop::sample::select(&["10.97.251.238", "10.97.0.9", "None"][..])).prop_map(|(name, ip)| {
-            let service = Service { name: name.to_owned(), cluster_ip: ip.to_owned(), ..Service::default() };
-            (key(Kind::Service, name), Object::from(Service { namespace: "default".to_owned(), ..service }))
+    let service = (
+        name(),
+        prop::sample::select(&["10.97.251.238", "10.97.0.9", "None"][..]),
+    )
+        .prop_map(|(name, ip)| {
+            let service = Service {
+                name: name.to_owned(),
+                cluster_ip: ip.to_owned(),
+                ..Service::default()
+            };
+            (
+                key(Kind::Service, name),
+                Object::from(Service {
+                    namespace: "default".to_owned(),
+                    ..service
+                }),
+            )
         });
     let endpoints = name().prop_map(|name| {
-        let endpoints = Endpoints { name: name.to_owned(), ..Endpoints::default() };
-        (key(Kind::Endpoints, name), Object::from(Endpoints { namespace: "default".to_owned(), ..endpoints }))
+        let endpoints = Endpoints {
+            name: name.to_owned(),
+            ..Endpoints::default()
+        };
+        (
+            key(Kind::Endpoints, name),
+            Object::from(Endpoints {
+                namespace: "default".to_owned(),
+                ..endpoints
+            }),
+        )
     });
     prop::collection::vec(prop_oneof![service, endpoints], 0..4).prop_map(StoreContent::from_iter)
 }

@@ -69,9 +69,15 @@ pub(super) fn services(body: &[u8]) -> Result<Vec<(String, Vec<String>)>, String
     let services: BTreeMap<String, Option<Vec<String>>> = serde_json::from_slice(body)
         .map_err(|error| format!("its answer is no list of services: {error}"))?;
     if services.len() > MAX_SERVICES {
-        return Err(format!("it lists {} services; at most {MAX_SERVICES} are watched", services.len()));
+        return Err(format!(
+            "it lists {} services; at most {MAX_SERVICES} are watched",
+            services.len()
+        ));
     }
-    Ok(services.into_iter().map(|(name, tags)| (name, tags.unwrap_or_default())).collect())
+    Ok(services
+        .into_iter()
+        .map(|(name, tags)| (name, tags.unwrap_or_default()))
+        .collect())
 }
 
 /// `/v1/health/service/<name>`: the instances, and the problems of unusable ones.
@@ -102,7 +108,10 @@ impl<'de> Visitor<'de> for InstancesVisitor {
             let name = format!("instance {} on node {}", entry.service.id, entry.node.node);
             match instance(entry, self.passing_only) {
                 Ok((destination, instance)) => {
-                    let tags = instance.tags.iter().map(|tag| tag.len() + size_of::<String>());
+                    let tags = instance
+                        .tags
+                        .iter()
+                        .map(|tag| tag.len() + size_of::<String>());
                     kept += size_of::<Instance>() + tags.sum::<usize>();
                     match destination {
                         Destination::Address(address) => {
@@ -135,17 +144,35 @@ impl<'de> Visitor<'de> for InstancesVisitor {
     }
 }
 
-fn instance(entry: ServiceEntry, passing_only: bool) -> Result<(Destination, Instance<()>), String> {
-    let ServiceEntry { node, service, checks } = entry;
+fn instance(
+    entry: ServiceEntry,
+    passing_only: bool,
+) -> Result<(Destination, Instance<()>), String> {
+    let ServiceEntry {
+        node,
+        service,
+        checks,
+    } = entry;
     let port = u16::try_from(service.port).ok().filter(|port| *port > 0);
-    let address_text = if service.address.is_empty() { &node.address } else { &service.address };
+    let address_text = if service.address.is_empty() {
+        &node.address
+    } else {
+        &service.address
+    };
     let instance = Instance {
         address: (),
         port: port.ok_or_else(|| {
-            format!("{} is not a port; register it with the one it listens on", service.port)
+            format!(
+                "{} is not a port; register it with the one it listens on",
+                service.port
+            )
         })?,
         protocol: Protocol::Tcp,
-        ready: !passing_only || checks.iter().flatten().all(|check| check.status == "passing"),
+        ready: !passing_only
+            || checks
+                .iter()
+                .flatten()
+                .all(|check| check.status == "passing"),
         tags: service.tags.unwrap_or_default(),
     };
     Ok((destination(address_text)?, instance))
@@ -180,7 +207,12 @@ mod tests {
 
     #[test]
     fn instance_that_cannot_be_reached_is_left_out_by_name() {
-        for (address, port) in [("host", 80), ("127.0.0.1", 80), ("10.0.0.1", 0), ("10.0.0.1", 70_000)] {
+        for (address, port) in [
+            ("host", 80),
+            ("127.0.0.1", 80),
+            ("10.0.0.1", 0),
+            ("10.0.0.1", 70_000),
+        ] {
             let body = format!(
                 r#"[{{"Node": {{"Node": "n1", "Address": "{address}"}}, "Service": {{"ID": "web1", "Port": {port}}}}}]"#
             );
@@ -193,40 +225,68 @@ mod tests {
 
     #[test]
     fn instance_with_a_host_name_is_kept_apart() {
-        let body =
-            r#"[{"Node": {"Address": "10.0.0.1"}, "Service": {"Address": "DB.example.org", "Port": 5432}}]"#;
+        let body = r#"[{"Node": {"Address": "10.0.0.1"}, "Service": {"Address": "DB.example.org", "Port": 5432}}]"#;
         let service = instances(body.as_bytes(), true).unwrap();
-        let hosts: Vec<&str> = service.hosts.iter().map(|one| one.address.as_str()).collect();
-        assert_eq!((hosts, service.instances.len(), service.unusable.len()), (vec!["db.example.org"], 0, 0));
+        let hosts: Vec<&str> = service
+            .hosts
+            .iter()
+            .map(|one| one.address.as_str())
+            .collect();
+        assert_eq!(
+            (hosts, service.instances.len(), service.unusable.len()),
+            (vec!["db.example.org"], 0, 0)
+        );
     }
 
     #[test]
     fn answer_with_too_many_instances_is_refused() {
         let one = r#"{"Node": {"Node": "n1", "Address": "10.0.0.1"}, "Service": {"ID": "a", "Port": 80}},"#;
         let body = |count: usize| format!("[{}]", one.repeat(count).trim_end_matches(','));
-        assert_eq!(instances(body(1000).as_bytes(), true).unwrap().instances.len(), 1);
-        let error =
-            instances(body(MAX_SERVICE_BYTES / size_of::<Instance>() + 1).as_bytes(), true).unwrap_err();
+        assert_eq!(
+            instances(body(1000).as_bytes(), true)
+                .unwrap()
+                .instances
+                .len(),
+            1
+        );
+        let error = instances(
+            body(MAX_SERVICE_BYTES / size_of::<Instance>() + 1).as_bytes(),
+            true,
+        )
+        .unwrap_err();
         assert!(error.contains("split the service"), "{error}");
         let instances_of = |count: usize| {
-            let one =
-                |number| format!(r#"{{"Node": {{"Address": "10.0.0.1"}}, "Service": {{"Port": {number}}}}}"#);
+            let one = |number| {
+                format!(r#"{{"Node": {{"Address": "10.0.0.1"}}, "Service": {{"Port": {number}}}}}"#)
+            };
             format!("[{}]", (1..=count).map(one).collect::<Vec<_>>().join(","))
         };
         assert_eq!(
-            instances(instances_of(MAX_INSTANCES).as_bytes(), true).unwrap().instances.len(),
+            instances(instances_of(MAX_INSTANCES).as_bytes(), true)
+                .unwrap()
+                .instances
+                .len(),
             MAX_INSTANCES
         );
         let error = instances(instances_of(MAX_INSTANCES + 1).as_bytes(), true).unwrap_err();
         assert!(error.contains("more than 30000 instances"), "{error}");
-        let names: Vec<String> = (0..=MAX_SERVICES).map(|number| format!("\"s{number}\": []")).collect();
+        let names: Vec<String> = (0..=MAX_SERVICES)
+            .map(|number| format!("\"s{number}\": []"))
+            .collect();
         let error = services(format!("{{{}}}", names.join(",")).as_bytes()).unwrap_err();
         assert!(error.contains("50001 services"), "{error}");
     }
 
     #[test]
     fn answer_of_another_form_is_error_and_not_empty_one() {
-        for wrong in ["", "null", "[", "{}", r#"{"web": 1}"#, r#"[{"Service": {}}]"#] {
+        for wrong in [
+            "",
+            "null",
+            "[",
+            "{}",
+            r#"{"web": 1}"#,
+            r#"[{"Service": {}}]"#,
+        ] {
             assert!(instances(wrong.as_bytes(), true).is_err(), "{wrong}");
         }
         for wrong in ["", "null", "[]", r#"{"web": 1}"#] {

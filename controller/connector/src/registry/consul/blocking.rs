@@ -26,7 +26,11 @@ pub(super) struct BlockingQuery {
 
 impl BlockingQuery {
     pub(super) const fn new(path: String) -> Self {
-        Self { path, index: 0, started: None }
+        Self {
+            path,
+            index: 0,
+            started: None,
+        }
     }
 
     /// Waits for a change, and returns everything, which may be unchanged. After an error the next query requests the current
@@ -42,17 +46,27 @@ impl BlockingQuery {
         }
         self.started = Some(Instant::now());
         let before = std::mem::take(&mut self.index);
-        let mut url =
-            format!("{}{}?stale&index={before}&wait={}ms", options.url, self.path, wait.as_millis());
+        let mut url = format!(
+            "{}{}?stale&index={before}&wait={}ms",
+            options.url,
+            self.path,
+            wait.as_millis()
+        );
         if let Some(datacenter) = &options.datacenter {
             url = format!("{url}&dc={datacenter}");
         }
         // The server adds up to a sixteenth to the waiting time.
         let limit = wait + wait / 16 + ANSWER_SLACK;
         let answer = client.get(&url, &headers(options).await?, limit).await?;
-        let index = answer.headers.get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
+        let index = answer
+            .headers
+            .get("x-consul-index")
+            .and_then(|index| index.to_str().ok()?.parse().ok());
         let Some(index) = index else {
-            return Err(self.error(options, "the answer has no X-Consul-Index; is this Consul's HTTP API?"));
+            return Err(self.error(
+                options,
+                "the answer has no X-Consul-Index; is this Consul's HTTP API?",
+            ));
         };
         self.index = next_index(before, index);
         Ok(answer)
@@ -64,11 +78,20 @@ impl BlockingQuery {
     }
 }
 
-async fn headers(options: &ConsulOptions) -> Result<Vec<(&'static str, HeaderValue)>, RegistryError> {
-    let Some(file) = &options.token_file else { return Ok(Vec::new()) };
+async fn headers(
+    options: &ConsulOptions,
+) -> Result<Vec<(&'static str, HeaderValue)>, RegistryError> {
+    let Some(file) = &options.token_file else {
+        return Ok(Vec::new());
+    };
     let failed = |reason: String| RegistryError::new(file.display().to_string(), reason);
-    let token = tokio::fs::read_to_string(file).await.map_err(|error| failed(error.to_string()))?;
-    Ok(vec![("x-consul-token", token_header(&token).map_err(|reason| failed(reason.to_owned()))?)])
+    let token = tokio::fs::read_to_string(file)
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(vec![(
+        "x-consul-token",
+        token_header(&token).map_err(|reason| failed(reason.to_owned()))?,
+    )])
 }
 
 /// The header for a token. The token is not repeated in errors, since it is a secret.
@@ -77,8 +100,11 @@ fn token_header(token: &str) -> Result<HeaderValue, &'static str> {
     if token.is_empty() {
         return Err("it is empty, and should hold a token");
     }
-    let header = HeaderValue::from_str(token).ok().filter(|_| token.is_ascii());
-    let mut header = header.ok_or("the token has a character that no request can carry; write it again")?;
+    let header = HeaderValue::from_str(token)
+        .ok()
+        .filter(|_| token.is_ascii());
+    let mut header =
+        header.ok_or("the token has a character that no request can carry; write it again")?;
     header.set_sensitive(true);
     Ok(header)
 }
@@ -86,7 +112,11 @@ fn token_header(token: &str) -> Result<HeaderValue, &'static str> {
 /// The index of the next query: that of the answer. If it went backwards, the history is another one (a restored server, or a
 /// restart); then the next query does not wait. 0 would not wait either, and is never valid in an answer.
 fn next_index(before: u64, answered: u64) -> u64 {
-    if answered < before { 0 } else { answered.max(1) }
+    if answered < before {
+        0
+    } else {
+        answered.max(1)
+    }
 }
 
 /// How long each query waits if there are more services than connections, so that each runs about as often as with enough
@@ -106,7 +136,10 @@ mod tests {
 
     #[test]
     fn index_going_backwards_is_reset_and_zero_never_waited_for() {
-        assert_eq!([(0, 0), (0, 7), (7, 7), (7, 9), (9, 8)].map(|(b, a)| next_index(b, a)), [1, 7, 7, 9, 0]);
+        assert_eq!(
+            [(0, 0), (0, 7), (7, 7), (7, 9), (9, 8)].map(|(b, a)| next_index(b, a)),
+            [1, 7, 7, 9, 0]
+        );
     }
 
     #[test]
@@ -115,7 +148,10 @@ mod tests {
         assert!(token_header("\n").unwrap_err().contains("it is empty"));
         for token in ["a\nb", "a\0b", "ab\u{7f}", "\u{feff}abc"] {
             let error = token_header(token).unwrap_err();
-            assert!(error.contains("no request can carry") && !error.contains(token), "{error}");
+            assert!(
+                error.contains("no request can carry") && !error.contains(token),
+                "{error}"
+            );
         }
     }
 
@@ -125,6 +161,9 @@ mod tests {
         assert_eq!(shared_wait(wait, 128, 128), wait);
         assert_eq!(shared_wait(wait, 256, 128), wait / 2);
         assert_eq!(shared_wait(wait, 1_000_000, 128), MIN_WAIT);
-        assert_eq!(shared_wait(Duration::from_millis(50), 2, 1), Duration::from_millis(50));
+        assert_eq!(
+            shared_wait(Duration::from_millis(50), 2, 1),
+            Duration::from_millis(50)
+        );
     }
 }

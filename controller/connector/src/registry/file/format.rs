@@ -62,21 +62,36 @@ pub(super) fn parse(text: &str) -> Result<Catalog, String> {
         return Err("it is empty; write `services: []` for none".to_owned());
     }
     let read: Services = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-    let services = read.services.ok_or("services: there is no list; write [] for none")?;
+    let services = read
+        .services
+        .ok_or("services: there is no list; write [] for none")?;
     let mut catalog = Catalog::new();
     for (position, service) in services.into_iter().enumerate() {
         let name = service.name.clone();
-        let service =
-            self::service(service).map_err(|reason| format!("services[{position}] ({name}): {reason}"))?;
-        if catalog.insert(name.clone(), Some(Arc::new(service))).is_some() {
-            return Err(format!("services[{position}]: {name:?} is there already; name it once"));
+        let service = self::service(service)
+            .map_err(|reason| format!("services[{position}] ({name}): {reason}"))?;
+        if catalog
+            .insert(name.clone(), Some(Arc::new(service)))
+            .is_some()
+        {
+            return Err(format!(
+                "services[{position}]: {name:?} is there already; name it once"
+            ));
         }
     }
     Ok(catalog)
 }
 
 fn service(service: Service) -> Result<SourceService, String> {
-    let Service { name, port, protocol, app_protocol, cluster_ips, annotations, endpoints } = service;
+    let Service {
+        name,
+        port,
+        protocol,
+        app_protocol,
+        cluster_ips,
+        annotations,
+        endpoints,
+    } = service;
     if name.is_empty() {
         return Err("name: it is empty".to_owned());
     }
@@ -84,13 +99,23 @@ fn service(service: Service) -> Result<SourceService, String> {
         return Err("port: 0 is not a port".to_owned());
     }
     for switch in annotation::OF_SERVICES {
-        switch.is_set(&annotations).map_err(|reason| format!("annotations.{}: {reason}", switch.name))?;
+        switch
+            .is_set(&annotations)
+            .map_err(|reason| format!("annotations.{}: {reason}", switch.name))?;
     }
-    let mut read =
-        SourceService { service_port: port, app_protocol, annotations, ..SourceService::default() };
+    let mut read = SourceService {
+        service_port: port,
+        app_protocol,
+        annotations,
+        ..SourceService::default()
+    };
     for (i, text) in cluster_ips.iter().enumerate() {
         let ip = address(text).map_err(|reason| format!("clusterIPs[{i}]: {reason}"))?;
-        if read.cluster_ips.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) {
+        if read
+            .cluster_ips
+            .iter()
+            .any(|other| other.is_ipv4() == ip.is_ipv4())
+        {
             return Err(format!(
                 "clusterIPs[{i}]: {ip} is the second of its family; give at most one of each"
             ));
@@ -105,14 +130,17 @@ fn service(service: Service) -> Result<SourceService, String> {
             destination(&endpoint.address).map_err(|reason| at(format!("address: {reason}")))?;
         let instance = Instance {
             address: (),
-            port: port
-                .ok_or_else(|| at("port: give one from 1 to 65535, here or for the service".to_owned()))?,
+            port: port.ok_or_else(|| {
+                at("port: give one from 1 to 65535, here or for the service".to_owned())
+            })?,
             protocol,
             ready: endpoint.ready,
             tags: endpoint.tags,
         };
         match destination {
-            Destination::Address(address) => drop(read.instances.insert(instance.with_address(address))),
+            Destination::Address(address) => {
+                read.instances.insert(instance.with_address(address));
+            }
             Destination::Host(host) => drop(read.hosts.insert(instance.with_address(host))),
         }
     }
@@ -142,13 +170,29 @@ services:
     fn services_are_decoded_with_all_fields() {
         let catalog = parse(FILE).unwrap();
         let db = catalog["db"].as_ref().unwrap();
-        let ports: Vec<(u16, bool)> = db.instances.iter().map(|one| (one.port, one.ready)).collect();
-        assert_eq!((ports, db.service_port), (vec![(5432, true), (5433, false)], Some(5432)));
+        let ports: Vec<(u16, bool)> = db
+            .instances
+            .iter()
+            .map(|one| (one.port, one.ready))
+            .collect();
+        assert_eq!(
+            (ports, db.service_port),
+            (vec![(5432, true), (5433, false)], Some(5432))
+        );
         assert_eq!(
             (db.app_protocol, db.cluster_ips.len(), db.annotations.len()),
             (Some(AppProtocol::Other), 1, 1)
         );
-        assert_eq!(catalog["dns"].as_ref().unwrap().instances.first().unwrap().protocol, Protocol::Udp);
+        assert_eq!(
+            catalog["dns"]
+                .as_ref()
+                .unwrap()
+                .instances
+                .first()
+                .unwrap()
+                .protocol,
+            Protocol::Udp
+        );
         let json = r#"{"services": [{"name": "web", "endpoints": [{"address": "192.0.2.1", "port": 80}]}]}"#;
         assert_eq!(parse(json).unwrap().len(), 1);
         assert!(parse("services: []").unwrap().is_empty());
@@ -163,12 +207,33 @@ services:
             ("service: []".to_owned(), "service"),
             (with("ports: 80"), "ports"),
             (with("port: 0"), "services[0] (web): port"),
-            (with("port: 80, endpoints: "), "services[0] (web): endpoints"),
-            (with("port: 80, endpoints: [{address: x}]"), "endpoints[0].address"),
-            (with("endpoints: [{address: 10.0.0.1}]"), "endpoints[0].port"),
-            (with("clusterIPs: [10.0.0.1, 10.0.0.2], endpoints: []"), "clusterIPs[1]"),
-            (with("annotations: {contiv.io/balance: x}"), "annotations.contiv.io/balance"),
-            (format!("{}  - {{name: web, endpoints: []}}\n", with("endpoints: []")), "services[1]"),
+            (
+                with("port: 80, endpoints: "),
+                "services[0] (web): endpoints",
+            ),
+            (
+                with("port: 80, endpoints: [{address: x}]"),
+                "endpoints[0].address",
+            ),
+            (
+                with("endpoints: [{address: 10.0.0.1}]"),
+                "endpoints[0].port",
+            ),
+            (
+                with("clusterIPs: [10.0.0.1, 10.0.0.2], endpoints: []"),
+                "clusterIPs[1]",
+            ),
+            (
+                with("annotations: {contiv.io/balance: x}"),
+                "annotations.contiv.io/balance",
+            ),
+            (
+                format!(
+                    "{}  - {{name: web, endpoints: []}}\n",
+                    with("endpoints: []")
+                ),
+                "services[1]",
+            ),
         ] {
             let error = parse(&text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

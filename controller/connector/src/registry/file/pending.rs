@@ -40,7 +40,12 @@ pub(super) struct Pending {
 impl Pending {
     /// The initial state of the file.
     pub(super) fn new(seen: Option<Fingerprint>, now: Instant) -> Self {
-        Self { is_open: false, seen, complete_since: None, deadline: now + QUIET_PERIOD }
+        Self {
+            is_open: false,
+            seen,
+            complete_since: None,
+            deadline: now + QUIET_PERIOD,
+        }
     }
 
     pub(super) fn note(&mut self, signal: Signal, now: Instant) {
@@ -62,8 +67,15 @@ impl Pending {
     /// has waited for too long.
     pub(super) fn is_due(&mut self, fingerprint: Option<Fingerprint>, now: Instant) -> bool {
         let is_same = std::mem::replace(&mut self.seen, fingerprint) == fingerprint;
-        let is_late = self.complete_since.is_some_and(|since| since + MAX_DELAY <= now);
-        self.deadline = now + if is_same || is_late || self.is_open { POLL_INTERVAL } else { QUIET_PERIOD };
+        let is_late = self
+            .complete_since
+            .is_some_and(|since| since + MAX_DELAY <= now);
+        self.deadline = now
+            + if is_same || is_late || self.is_open {
+                POLL_INTERVAL
+            } else {
+                QUIET_PERIOD
+            };
         let is_due = (is_same || is_late) && !self.is_open;
         if is_due {
             self.complete_since = None;
@@ -84,8 +96,15 @@ mod tests {
         let start = Instant::now();
         let mut pending = Pending::new(A, start);
         assert_eq!(pending.deadline(), start + QUIET_PERIOD);
-        assert!(!pending.is_due(B, start + QUIET_PERIOD), "it was changed meanwhile");
-        assert_eq!(pending.deadline(), start + QUIET_PERIOD * 2, "it is looked at again soon");
+        assert!(
+            !pending.is_due(B, start + QUIET_PERIOD),
+            "it was changed meanwhile"
+        );
+        assert_eq!(
+            pending.deadline(),
+            start + QUIET_PERIOD * 2,
+            "it is looked at again soon"
+        );
         assert!(pending.is_due(B, start + QUIET_PERIOD * 2));
     }
 
@@ -98,7 +117,10 @@ mod tests {
             assert!(!pending.is_due(A, start + POLL_INTERVAL * second));
         }
         pending.note(Signal::Complete, start + POLL_INTERVAL * 100);
-        assert_eq!(pending.deadline(), start + POLL_INTERVAL * 100 + QUIET_PERIOD);
+        assert_eq!(
+            pending.deadline(),
+            start + POLL_INTERVAL * 100 + QUIET_PERIOD
+        );
         assert!(pending.is_due(A, pending.deadline()));
     }
 
@@ -114,7 +136,10 @@ mod tests {
             }
             pending.note(Signal::Complete, now);
         }
-        assert_eq!(reads, [Duration::from_millis(1050), Duration::from_millis(2050)]);
+        assert_eq!(
+            reads,
+            [Duration::from_millis(1050), Duration::from_millis(2050)]
+        );
     }
 
     #[tokio::test(start_paused = true)]

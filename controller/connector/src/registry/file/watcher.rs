@@ -24,9 +24,13 @@ pub(super) struct Watcher {
 impl Watcher {
     /// Watches the folder of a file.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
-        let name =
-            path.file_name().ok_or_else(|| io::Error::other("this is not the path of a file"))?.to_owned();
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let name = path
+            .file_name()
+            .ok_or_else(|| io::Error::other("this is not the path of a file"))?
+            .to_owned();
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.map_or_else(|| PathBuf::from("."), Path::to_owned);
         let inotify = Inotify::init()?;
         let mask = WatchMask::ONLYDIR
@@ -43,7 +47,10 @@ impl Watcher {
                 format!("the folder {} cannot be watched: {error}", folder.display()),
             )
         })?;
-        Ok(Self { events: inotify.into_event_stream(vec![0; BUFFER_BYTES])?, name })
+        Ok(Self {
+            events: inotify.into_event_stream(vec![0; BUFFER_BYTES])?,
+            name,
+        })
     }
 
     /// Waits for the next relevant event.
@@ -52,7 +59,11 @@ impl Watcher {
     /// When the folder is gone, and the watch must be started again.
     pub(super) async fn next(&mut self) -> io::Result<Signal> {
         loop {
-            let event = self.events.next().await.ok_or(io::ErrorKind::UnexpectedEof)??;
+            let event = self
+                .events
+                .next()
+                .await
+                .ok_or(io::ErrorKind::UnexpectedEof)??;
             let mask = event.mask;
             if mask.contains(EventMask::Q_OVERFLOW) {
                 return Ok(Signal::Complete);

@@ -1,6 +1,8 @@
 //! The HTTP side of the server.
 
-use std::{collections::BTreeMap, convert::Infallible, io, path::Path, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, convert::Infallible, io, path::Path, pin::pin, sync::Arc, time::Duration,
+};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -34,11 +36,19 @@ pub(super) fn acceptor(certificate: &Path, key: &Path) -> io::Result<TlsAcceptor
             certificates.map_err(io::Error::other)?,
             PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?,
         );
-    Ok(TlsAcceptor::from(Arc::new(config.map_err(io::Error::other)?)))
+    Ok(TlsAcceptor::from(Arc::new(
+        config.map_err(io::Error::other)?,
+    )))
 }
 
-pub(super) async fn serve(listener: std::net::TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
-    let Ok(listener) = TcpListener::from_std(listener) else { return };
+pub(super) async fn serve(
+    listener: std::net::TcpListener,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+) {
+    let Ok(listener) = TcpListener::from_std(listener) else {
+        return;
+    };
     let mut connection_epoch = shared.connection_epoch.subscribe();
     loop {
         let stream = tokio::select! {
@@ -85,13 +95,20 @@ async fn answer(
     if let Some(Fault::Slow(by)) = fault {
         sleep(by).await;
     }
-    let given = request.headers().get("x-consul-token").and_then(|token| token.to_str().ok());
+    let given = request
+        .headers()
+        .get("x-consul-token")
+        .and_then(|token| token.to_str().ok());
     if token.is_some() && given != token.as_deref() {
-        return Ok(error(403, "Permission denied: token lacks permission 'service:read'"));
+        return Ok(error(
+            403,
+            "Permission denied: token lacks permission 'service:read'",
+        ));
     }
     let path = request.uri().path().to_owned();
     let service = path.strip_prefix("/v1/health/service/");
-    let fails = fault == Some(Fault::NoLeader) || (fault == Some(Fault::NoHealth) && service.is_some());
+    let fails =
+        fault == Some(Fault::NoLeader) || (fault == Some(Fault::NoHealth) && service.is_some());
     if fails {
         return Ok(error(500, "No cluster leader"));
     }
@@ -101,7 +118,9 @@ async fn answer(
         match service {
             None if path == "/v1/catalog/services" => Some(state.catalog()),
             None => None,
-            Some(name) => Some(state.health(&percent_decode_str(name).decode_utf8_lossy(), query.passing)),
+            Some(name) => {
+                Some(state.health(&percent_decode_str(name).decode_utf8_lossy(), query.passing))
+            }
         }
     };
     if query.index > 0 {
@@ -112,20 +131,27 @@ async fn answer(
         let _ = timeout(query.wait, newer).await;
         shared.state.lock().waiting -= 1;
     }
-    let Some((value, index)) = read() else { return Ok(error(404, "no such page")) };
+    let Some((value, index)) = read() else {
+        return Ok(error(404, "no such page"));
+    };
     let mut body = value.to_string();
     if fault == Some(Fault::Truncated) {
         body.truncate(body.len() / 2);
     }
     let mut response = Response::builder().header("content-type", "application/json");
     if fault != Some(Fault::NoIndex) {
-        response = response.header("x-consul-index", index).header("x-consul-knownleader", "true");
+        response = response
+            .header("x-consul-index", index)
+            .header("x-consul-knownleader", "true");
     }
     Ok(response.body(Full::from(body)).unwrap_or_default())
 }
 
 fn error(status: u16, text: &str) -> Response<Full<Bytes>> {
-    Response::builder().status(status).body(Full::from(text.to_owned())).unwrap_or_default()
+    Response::builder()
+        .status(status)
+        .body(Full::from(text.to_owned()))
+        .unwrap_or_default()
 }
 
 struct Query {
@@ -137,11 +163,17 @@ struct Query {
 impl Query {
     fn of(request: &Request<Incoming>) -> Self {
         let pairs = request.uri().query().unwrap_or_default().split('&');
-        let values: BTreeMap<&str, &str> =
-            pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
-        let wait = values.get("wait").and_then(|wait| humantime::parse_duration(wait).ok());
+        let values: BTreeMap<&str, &str> = pairs
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .collect();
+        let wait = values
+            .get("wait")
+            .and_then(|wait| humantime::parse_duration(wait).ok());
         Self {
-            index: values.get("index").and_then(|index| index.parse().ok()).unwrap_or_default(),
+            index: values
+                .get("index")
+                .and_then(|index| index.parse().ok())
+                .unwrap_or_default(),
             wait: wait.unwrap_or(MAX_WAIT).min(2 * MAX_WAIT),
             passing: values.contains_key("passing"),
         }

@@ -51,7 +51,10 @@ impl State {
     }
 
     pub(super) fn set_status(&mut self, service: &str, id: &str, status: &str) {
-        let instance = self.services.get_mut(service).and_then(|instances| instances.get_mut(id));
+        let instance = self
+            .services
+            .get_mut(service)
+            .and_then(|instances| instances.get_mut(id));
         if let Some(instance) = instance {
             status.clone_into(&mut instance.status);
         }
@@ -61,7 +64,9 @@ impl State {
     pub(super) fn restart_at(&mut self, index: u64) {
         self.index = index;
         self.catalog_changed = index;
-        self.changed.values_mut().for_each(|changed| *changed = index);
+        self.changed
+            .values_mut()
+            .for_each(|changed| *changed = index);
     }
 
     fn touch(&mut self, service: &str, is_registration: bool) {
@@ -75,10 +80,16 @@ impl State {
     /// `/v1/catalog/services`: the answer and its index.
     pub(super) fn catalog(&self) -> (Value, u64) {
         let tags = |instances: &BTreeMap<String, ConsulInstance>| -> BTreeSet<String> {
-            instances.values().flat_map(|instance| instance.tags.iter().cloned()).collect()
+            instances
+                .values()
+                .flat_map(|instance| instance.tags.iter().cloned())
+                .collect()
         };
-        let mut services: serde_json::Map<String, Value> =
-            self.services.iter().map(|(name, instances)| (name.clone(), json!(tags(instances)))).collect();
+        let mut services: serde_json::Map<String, Value> = self
+            .services
+            .iter()
+            .map(|(name, instances)| (name.clone(), json!(tags(instances))))
+            .collect();
         services.insert("consul".to_owned(), json!([]));
         (Value::Object(services), self.catalog_changed)
     }
@@ -93,7 +104,10 @@ impl State {
             .filter(|instance| !passing || instance.status == "passing")
             .map(|instance| entry(service, instance))
             .collect();
-        (json!(entries), self.changed.get(service).copied().unwrap_or(self.index))
+        (
+            json!(entries),
+            self.changed.get(service).copied().unwrap_or(self.index),
+        )
     }
 }
 

@@ -15,12 +15,17 @@ async fn service_gets_workloads_that_it_selects_in_its_namespace() {
     let cluster = Cluster::start();
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
-    cluster.put(workload("other-label", "db", "192.0.2.2")).await;
+    cluster
+        .put(workload("other-label", "db", "192.0.2.2"))
+        .await;
     let mut elsewhere = workload("other-namespace", "web", "192.0.2.3");
     "prod".clone_into(&mut elsewhere.namespace);
     cluster.put(elsewhere).await;
     cluster.settle().await;
-    assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1"])]));
+    assert_eq!(
+        cluster.backends().await,
+        backends(&[("web", &["192.0.2.1"])])
+    );
     cluster.end().await;
 }
 
@@ -33,7 +38,10 @@ async fn slices_of_deleted_service_are_deleted() {
     cluster.settle().await;
     cluster.delete(service("web", "web")).await;
     cluster.settle().await;
-    assert_eq!(cluster.backends().await, backends(&[("also", &["192.0.2.1"])]));
+    assert_eq!(
+        cluster.backends().await,
+        backends(&[("also", &["192.0.2.1"])])
+    );
     cluster.end().await;
 }
 
@@ -47,7 +55,10 @@ async fn new_labels_move_workload_from_one_service_to_another() {
     cluster.settle().await;
     cluster.put(workload("a", "db", "192.0.2.1")).await;
     cluster.settle().await;
-    assert_eq!(cluster.backends().await, backends(&[("db", &["192.0.2.1"])]));
+    assert_eq!(
+        cluster.backends().await,
+        backends(&[("db", &["192.0.2.1"])])
+    );
     cluster.put(service("db", "nobody")).await;
     cluster.settle().await;
     assert_eq!(cluster.backends().await, backends(&[]));
@@ -76,18 +87,36 @@ async fn only_services_whose_endpoints_change_are_written() {
     }
     let mut before = BTreeMap::new();
     for (change, vm, expected) in [
-        ("a new one", with("test-1", "staging", 8080), &["staging", "test-1"][..]),
+        (
+            "a new one",
+            with("test-1", "staging", 8080),
+            &["staging", "test-1"][..],
+        ),
         ("nothing", with("test-1", "staging", 8080), &[]),
-        ("its port", with("test-1", "staging", 8081), &["staging", "test-1"]),
-        ("one label", with("test-1", "prod", 8081), &["prod", "staging"]),
-        ("a label and its port", with("test-2", "prod", 8080), &["prod", "test-1", "test-2"]),
+        (
+            "its port",
+            with("test-1", "staging", 8081),
+            &["staging", "test-1"],
+        ),
+        (
+            "one label",
+            with("test-1", "prod", 8081),
+            &["prod", "staging"],
+        ),
+        (
+            "a label and its port",
+            with("test-2", "prod", 8080),
+            &["prod", "test-1", "test-2"],
+        ),
     ] {
         cluster.put(vm).await;
         cluster.settle().await;
         let after = cluster.revisions().await;
         let services: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-        let written: Vec<&String> =
-            services.into_iter().filter(|&service| before.get(service) != after.get(service)).collect();
+        let written: Vec<&String> = services
+            .into_iter()
+            .filter(|&service| before.get(service) != after.get(service))
+            .collect();
         assert_eq!(written, expected, "{change}");
         before = after;
     }
@@ -102,7 +131,9 @@ async fn changed_zone_alone_is_written_at_once() {
     cluster.put(workload("a", "web", "192.0.2.1")).await;
     cluster.settle().await;
     let mut moved = workload("a", "web", "192.0.2.1");
-    moved.labels.insert("topology.kubernetes.io/zone".to_owned(), "z2".to_owned());
+    moved
+        .labels
+        .insert("topology.kubernetes.io/zone".to_owned(), "z2".to_owned());
     cluster.put(moved).await;
     cluster.settle().await;
     assert_eq!(cluster.slices().await[0].endpoints[0].zone, "z2");
@@ -118,20 +149,32 @@ async fn foreign_changes_to_slices_are_undone_and_foreign_slices_kept() {
     let ours = cluster.slices().await.remove(0);
     cluster.delete(ours.clone()).await;
     cluster.settle().await;
-    assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1"])]));
+    assert_eq!(
+        cluster.backends().await,
+        backends(&[("web", &["192.0.2.1"])])
+    );
     let mut damaged = ours.clone();
     damaged.endpoints.clear();
     cluster.put(damaged).await;
     let mut foreign = ours.clone();
     "foreign".clone_into(&mut foreign.name);
-    foreign.labels.insert(crate::slice::MANAGED_BY_LABEL.to_owned(), "somebody".to_owned());
+    foreign.labels.insert(
+        crate::slice::MANAGED_BY_LABEL.to_owned(),
+        "somebody".to_owned(),
+    );
     foreign.endpoints[0].addresses = vec!["192.0.2.9".to_owned()];
     cluster.put(foreign).await;
     cluster.settle().await;
-    assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1", "192.0.2.9"])]));
+    assert_eq!(
+        cluster.backends().await,
+        backends(&[("web", &["192.0.2.1", "192.0.2.9"])])
+    );
     // With another owner the slice is left alone, and the controller creates a new one.
     let mut taken = ours;
-    taken.labels.insert(crate::slice::MANAGED_BY_LABEL.to_owned(), "somebody".to_owned());
+    taken.labels.insert(
+        crate::slice::MANAGED_BY_LABEL.to_owned(),
+        "somebody".to_owned(),
+    );
     cluster.put(taken).await;
     cluster.settle().await;
     assert_eq!(cluster.slices().await.len(), 3);
@@ -144,8 +187,13 @@ async fn unreadable_value_changes_nothing_and_blocks_nothing() {
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
     cluster.settle().await;
-    let key = contiv_proto::Object::from(workload("a", "web", "192.0.2.1")).key().unwrap().to_path();
-    cluster.put_raw(&key, r#"{"workload_ips":["not an address"]}"#).await;
+    let key = contiv_proto::Object::from(workload("a", "web", "192.0.2.1"))
+        .key()
+        .unwrap()
+        .to_path();
+    cluster
+        .put_raw(&key, r#"{"workload_ips":["not an address"]}"#)
+        .await;
     cluster.put(workload("b", "web", "192.0.2.2")).await;
     cluster.settle().await;
     let both = backends(&[("web", &["192.0.2.1", "192.0.2.2"])]);
@@ -185,35 +233,77 @@ fn change_concerns_services_when_it_changes_endpoints_or_labels() {
     base.ports[0].name = "web".to_owned();
     let stored = |message: &contiv_proto::message::externalworkload::ExternalWorkload| {
         let value = Workload::from_message(message.clone(), 1).unwrap();
-        Arc::new(Stored { key: "a".into(), value, create_revision: 1, mod_revision: 2 })
+        Arc::new(Stored {
+            key: "a".into(),
+            value,
+            create_revision: 1,
+            mod_revision: 2,
+        })
     };
     let cases: [(&str, Change, bool); 14] = [
         ("nothing", |_| {}, false),
         ("a probe", |w| w.conditions[0].last_probe_time = 9, false),
-        ("an annotation", |w| drop(w.annotations.insert("a".into(), "b".into())), false),
-        ("one more address", |w| w.workload_ips.push("192.0.2.2".into()), true),
+        (
+            "an annotation",
+            |w| drop(w.annotations.insert("a".into(), "b".into())),
+            false,
+        ),
+        (
+            "one more address",
+            |w| w.workload_ips.push("192.0.2.2".into()),
+            true,
+        ),
         ("one address less", |w| w.workload_ips.clear(), true),
-        ("another address", |w| w.workload_ips[0] = "192.0.2.2".into(), true),
+        (
+            "another address",
+            |w| w.workload_ips[0] = "192.0.2.2".into(),
+            true,
+        ),
         (
             "one more port",
-            |w| w.ports.push(contiv_proto::message::externalworkload::external_workload::Port::default()),
+            |w| {
+                w.ports.push(
+                    contiv_proto::message::externalworkload::external_workload::Port::default(),
+                );
+            },
             true,
         ),
         ("one port less", |w| w.ports.clear(), true),
         ("another number", |w| w.ports[0].port = 81, true),
         ("another name", |w| w.ports[0].name = "http".into(), true),
         ("no name", |w| w.ports[0].name.clear(), true),
-        ("another protocol", |w| w.ports[0].protocol = "UDP".into(), true),
-        ("readiness", |w| w.conditions[0].status = "Unknown".into(), true),
-        ("labels", |w| drop(w.labels.insert("topology.kubernetes.io/zone".into(), "z".into())), true),
+        (
+            "another protocol",
+            |w| w.ports[0].protocol = "UDP".into(),
+            true,
+        ),
+        (
+            "readiness",
+            |w| w.conditions[0].status = "Unknown".into(),
+            true,
+        ),
+        (
+            "labels",
+            |w| {
+                drop(
+                    w.labels
+                        .insert("topology.kubernetes.io/zone".into(), "z".into()),
+                );
+            },
+            true,
+        ),
     ];
     for (name, change, expected) in cases {
         let mut new = base.clone();
         change(&mut new);
-        let event = Event::Modified { old: stored(&base), new: stored(&new) };
+        let event = Event::Modified {
+            old: stored(&base),
+            new: stored(&new),
+        };
         assert_eq!(changes_endpoints(&event), expected, "{name}");
     }
     assert!(
-        changes_endpoints(&Event::Added(stored(&base))) && changes_endpoints(&Event::Deleted(stored(&base)))
+        changes_endpoints(&Event::Added(stored(&base)))
+            && changes_endpoints(&Event::Deleted(stored(&base)))
     );
 }

@@ -24,7 +24,11 @@ async fn slices_of_service_deleted_without_leader_are_deleted_later() {
     let cluster = after_lease_loss().await;
     cluster.delete(service("web", "web")).await;
     cluster.settle().await;
-    assert_eq!(cluster.slices().await.len(), 1, "a controller without a lease writes nothing");
+    assert_eq!(
+        cluster.slices().await.len(),
+        1,
+        "a controller without a lease writes nothing"
+    );
     cluster.lease.grant();
     cluster.settle().await;
     assert_eq!(cluster.slices().await, []);
@@ -41,7 +45,10 @@ async fn slice_deleted_while_not_leader_is_created_again() {
     assert_eq!(cluster.slices().await, []);
     cluster.lease.grant();
     cluster.settle().await;
-    assert_eq!(cluster.backends().await, backends(&[("web", &["192.0.2.1"])]));
+    assert_eq!(
+        cluster.backends().await,
+        backends(&[("web", &["192.0.2.1"])])
+    );
     assert_eq!(cluster.slices().await, before, "also of the same name");
     cluster.end().await;
 }
@@ -51,7 +58,10 @@ async fn slice_names_its_term_and_a_new_term_alone_is_not_written() {
     let cluster = Cluster::standby();
     cluster.put_raw("/election", "me").await;
     let term = cluster.store.revision();
-    cluster.lease.grant_with(Fence { key: "/election".to_owned(), create_revision: term });
+    cluster.lease.grant_with(Fence {
+        key: "/election".to_owned(),
+        create_revision: term,
+    });
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
     cluster.settle().await;
@@ -69,7 +79,10 @@ async fn slice_names_its_term_and_a_new_term_alone_is_not_written() {
 #[tokio::test(start_paused = true)]
 async fn without_lease_key_is_dropped_after_15_retries() {
     let cluster = Cluster::standby();
-    cluster.lease.grant_with(Fence { key: "/election".to_owned(), create_revision: 1 });
+    cluster.lease.grant_with(Fence {
+        key: "/election".to_owned(),
+        create_revision: 1,
+    });
     cluster.put(service("web", "web")).await;
     cluster.put(workload("a", "web", "192.0.2.1")).await;
     // 5 ms doubled 15 times is 164 s.

@@ -13,14 +13,22 @@ fn slice_is_made_for_each_family_of_service() {
     for (families, expected) in [
         (&[Family::Ipv4][..], &[("IPv4", "192.0.2.1")][..]),
         (&[Family::Ipv6], &[("IPv6", "2001:db8::1")]),
-        (&Family::ALL, &[("IPv4", "192.0.2.1"), ("IPv6", "2001:db8::1")]),
+        (
+            &Family::ALL,
+            &[("IPv4", "192.0.2.1"), ("IPv6", "2001:db8::1")],
+        ),
     ] {
         let mut service = service();
         service.families = families.to_vec();
         let mut slices = Slices::default();
-        assert_eq!(slices.sync(&service, std::slice::from_ref(&dual)), [expected.len(), 0, 0]);
-        let mut found: Vec<_> =
-            slices.endpoints().map(|(s, e)| (s.address_type.as_str(), e.addresses[0].as_str())).collect();
+        assert_eq!(
+            slices.sync(&service, std::slice::from_ref(&dual)),
+            [expected.len(), 0, 0]
+        );
+        let mut found: Vec<_> = slices
+            .endpoints()
+            .map(|(s, e)| (s.address_type.as_str(), e.addresses[0].as_str()))
+            .collect();
         found.sort_unstable();
         assert_eq!(found, expected);
     }
@@ -29,15 +37,25 @@ fn slice_is_made_for_each_family_of_service() {
 #[test]
 fn endpoint_names_its_workload_and_condition() {
     let mut vm = workload("w", &["192.0.2.1"]);
-    vm.labels.insert("topology.kubernetes.io/zone".to_owned(), "z1".to_owned());
+    vm.labels
+        .insert("topology.kubernetes.io/zone".to_owned(), "z1".to_owned());
     vm.is_ready = false;
     let mut slices = Slices::default();
     slices.sync(&service(), &[vm]);
     let slice = slices.only();
-    assert_eq!((slice.namespace.as_str(), slice.service_name.as_str()), ("shop", "web"));
-    assert!(slice.name.starts_with("contiv-external-web-"), "{}", slice.name);
+    assert_eq!(
+        (slice.namespace.as_str(), slice.service_name.as_str()),
+        ("shop", "web")
+    );
+    assert!(
+        slice.name.starts_with("contiv-external-web-"),
+        "{}",
+        slice.name
+    );
     assert_eq!(slice.annotations, map(&[(OWNER_ANNOTATION, "7")]));
-    let [endpoint] = slice.endpoints.as_slice() else { panic!("{slice:?}") };
+    let [endpoint] = slice.endpoints.as_slice() else {
+        panic!("{slice:?}")
+    };
     let conditions = endpoint.conditions.unwrap();
     assert_eq!(
         [conditions.ready, conditions.serving, conditions.terminating],
@@ -46,13 +64,29 @@ fn endpoint_names_its_workload_and_condition() {
     );
     let target = endpoint.target_ref.as_ref().unwrap();
     assert_eq!(
-        (target.kind.as_str(), target.namespace.as_str(), target.name.as_str(), target.uid.as_str()),
+        (
+            target.kind.as_str(),
+            target.namespace.as_str(),
+            target.name.as_str(),
+            target.uid.as_str()
+        ),
         ("ExternalWorkload", "shop", "w", "1000")
     );
-    assert_eq!((endpoint.zone.as_str(), endpoint.host_name.as_str()), ("z1", ""));
-    assert_eq!((endpoint.node_name.as_str(), endpoint.hints.as_ref()), ("", None));
-    let [port] = slice.ports.as_slice() else { panic!("{slice:?}") };
-    assert_eq!((port.name.as_deref(), port.port, port.protocol.as_str()), (Some("http"), Some(8080), "TCP"));
+    assert_eq!(
+        (endpoint.zone.as_str(), endpoint.host_name.as_str()),
+        ("z1", "")
+    );
+    assert_eq!(
+        (endpoint.node_name.as_str(), endpoint.hints.as_ref()),
+        ("", None)
+    );
+    let [port] = slice.ports.as_slice() else {
+        panic!("{slice:?}")
+    };
+    assert_eq!(
+        (port.name.as_deref(), port.port, port.protocol.as_str()),
+        (Some("http"), Some(8080), "TCP")
+    );
 }
 
 #[test]
@@ -63,13 +97,20 @@ fn headless_service_slices_are_labelled_and_name_endpoints() {
     let mut slices = Slices::default();
     slices.sync(&service, &[workload("w", &["192.0.2.1"])]);
     let slice = slices.only();
-    assert_eq!(slice.labels.get(HEADLESS_LABEL).map(String::as_str), Some(""));
+    assert_eq!(
+        slice.labels.get(HEADLESS_LABEL).map(String::as_str),
+        Some("")
+    );
     assert_eq!(slice.endpoints[0].host_name, "w");
     assert_eq!(slice.ports, []);
     service.is_headless = false;
-    assert_eq!(slices.sync(&service, &[workload("w", &["192.0.2.1"])]), [0, 1, 0]);
+    assert_eq!(
+        slices.sync(&service, &[workload("w", &["192.0.2.1"])]),
+        [0, 1, 0]
+    );
     assert!(
-        !slices.only().labels.contains_key(HEADLESS_LABEL) && slices.only().endpoints[0].host_name.is_empty()
+        !slices.only().labels.contains_key(HEADLESS_LABEL)
+            && slices.only().endpoints[0].host_name.is_empty()
     );
 }
 
@@ -84,7 +125,11 @@ fn service_labels_are_copied_except_reserved_ones() {
     ]);
     let mut slices = Slices::default();
     slices.sync(&service, &[workload("w", &["192.0.2.1"])]);
-    let expected = map(&[("a", "b"), (SERVICE_NAME_LABEL, "web"), (MANAGED_BY_LABEL, MANAGED_BY)]);
+    let expected = map(&[
+        ("a", "b"),
+        (SERVICE_NAME_LABEL, "web"),
+        (MANAGED_BY_LABEL, MANAGED_BY),
+    ]);
     assert_eq!(slices.only().labels, expected);
 }
 
@@ -105,7 +150,11 @@ fn port_is_found_by_name_or_number_and_protocol_if_documented() {
     for (target, ports, expected) in [
         (&name, &[("http", 9090, "TCP")][..], Some(9090)),
         (&name, &[("http", 9090, "UDP")], None),
-        (&name, &[("http", 1, "UDP"), ("http", 9090, "TCP")], Some(9090)),
+        (
+            &name,
+            &[("http", 1, "UDP"), ("http", 9090, "TCP")],
+            Some(9090),
+        ),
         (&name, &[], None),
         (&number, &[("", 8080, "TCP")], Some(8080)),
         (&number, &[("", 8080, "UDP")], None),
@@ -116,16 +165,34 @@ fn port_is_found_by_name_or_number_and_protocol_if_documented() {
         let mut slices = Slices::default();
         slices.sync(&service, &[vm(ports)]);
         let slice = slices.only();
-        let found: Vec<_> = slice.ports.iter().map(|port| (port.name.as_deref(), port.port)).collect();
-        assert_eq!(found, expected.map(|port| (Some(""), Some(port))).into_iter().collect::<Vec<_>>());
-        assert_eq!(slice.endpoints.len(), 1, "the endpoint is there even if its port is not");
+        let found: Vec<_> = slice
+            .ports
+            .iter()
+            .map(|port| (port.name.as_deref(), port.port))
+            .collect();
+        assert_eq!(
+            found,
+            expected
+                .map(|port| (Some(""), Some(port)))
+                .into_iter()
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(
+            slice.endpoints.len(),
+            1,
+            "the endpoint is there even if its port is not"
+        );
     }
 }
 
 /// linkerd's table of workloads behind a service of three protocols.
 #[test]
 fn slices_list_ports_for_the_workloads_that_have_them() {
-    let three = [("tcp", 80, "TCP"), ("udp", 161, "UDP"), ("sctp", 3456, "SCTP")];
+    let three = [
+        ("tcp", 80, "TCP"),
+        ("udp", 161, "UDP"),
+        ("sctp", 3456, "SCTP"),
+    ];
     let mut web = service();
     web.ports = three
         .map(|(name, number, protocol)| crate::service::ServicePort {
@@ -147,7 +214,10 @@ fn slices_list_ports_for_the_workloads_that_have_them() {
     not_ready.is_ready = false;
     let workloads = [vm("a", &["192.0.2.1"]), not_ready];
     for (family, expected) in [
-        (Family::Ipv4, &[("192.0.2.1", true), ("192.0.2.2", false)][..]),
+        (
+            Family::Ipv4,
+            &[("192.0.2.1", true), ("192.0.2.2", false)][..],
+        ),
         (Family::Ipv6, &[("2001:db8::2", false)]),
     ] {
         web.families = vec![family];
@@ -157,14 +227,25 @@ fn slices_list_ports_for_the_workloads_that_have_them() {
         let mut ports: Vec<_> = slice
             .ports
             .iter()
-            .map(|port| (port.name.as_deref().unwrap(), port.port.unwrap(), port.protocol.as_str()))
+            .map(|port| {
+                (
+                    port.name.as_deref().unwrap(),
+                    port.port.unwrap(),
+                    port.protocol.as_str(),
+                )
+            })
             .collect();
         ports.sort_by_key(|(_, number, _)| *number);
         assert_eq!(ports, three);
         let endpoints: Vec<_> = slice
             .endpoints
             .iter()
-            .map(|endpoint| (endpoint.addresses[0].as_str(), endpoint.conditions.unwrap().ready.unwrap()))
+            .map(|endpoint| {
+                (
+                    endpoint.addresses[0].as_str(),
+                    endpoint.conditions.unwrap().ready.unwrap(),
+                )
+            })
             .collect();
         assert_eq!(endpoints, expected);
     }
@@ -175,9 +256,15 @@ fn workloads_without_an_address_of_the_family_have_no_slice() {
     let mut slices = Slices::default();
     assert_eq!(slices.sync(&service(), &[]), [0, 0, 0]);
     assert_eq!(slices.sync(&service(), &[workload("none", &[])]), [0, 0, 0]);
-    assert_eq!(slices.sync(&service(), &[workload("six", &["2001:db8::1"])]), [0, 0, 0]);
+    assert_eq!(
+        slices.sync(&service(), &[workload("six", &["2001:db8::1"])]),
+        [0, 0, 0]
+    );
     slices.sync(&service(), &[workload("w", &["192.0.2.1"])]);
-    assert_eq!(slices.sync(&service(), &[workload("w", &["2001:db8::1"])]), [0, 0, 1]);
+    assert_eq!(
+        slices.sync(&service(), &[workload("w", &["2001:db8::1"])]),
+        [0, 0, 1]
+    );
 }
 
 #[test]
@@ -194,15 +281,27 @@ fn slice_has_no_port_that_no_workload_has() {
     slices.sync(&service(), &[workload("w", &["192.0.2.1"])]);
     let mut changed = service();
     changed.ports = vec![port("http", Target::Number(9090))];
-    assert_eq!(slices.sync(&changed, &[workload("w", &["192.0.2.1"])]), [0, 1, 0]);
-    assert_eq!((slices.only().ports.len(), slices.only().endpoints.len()), (0, 1));
+    assert_eq!(
+        slices.sync(&changed, &[workload("w", &["192.0.2.1"])]),
+        [0, 1, 0]
+    );
+    assert_eq!(
+        (slices.only().ports.len(), slices.only().endpoints.len()),
+        (0, 1)
+    );
 }
 
 #[test]
 fn two_workloads_with_one_address_are_both_kept() {
     let mut slices = Slices::default();
-    slices.sync(&service(), &[workload("a", &["192.0.2.1"]), workload("b", &["192.0.2.1"])]);
-    let names: Vec<_> = slices.endpoints().map(|(_, endpoint)| target(endpoint)).collect();
+    slices.sync(
+        &service(),
+        &[workload("a", &["192.0.2.1"]), workload("b", &["192.0.2.1"])],
+    );
+    let names: Vec<_> = slices
+        .endpoints()
+        .map(|(_, endpoint)| target(endpoint))
+        .collect();
     assert_eq!(names, ["a", "b"]);
 }
 
@@ -225,8 +324,10 @@ fn foreign_services_are_not_changed() {
 
 #[test]
 fn inputs_of_the_plan_stay_as_they_are() {
-    let (mut service, workloads) =
-        (service(), [workload("a", &["192.0.2.1"]), workload("b", &["192.0.2.2"])]);
+    let (mut service, workloads) = (
+        service(),
+        [workload("a", &["192.0.2.1"]), workload("b", &["192.0.2.2"])],
+    );
     let mut slices = Slices::default();
     slices.sync(&service, &workloads);
     service.ports = vec![port("http", Target::Number(8080))];

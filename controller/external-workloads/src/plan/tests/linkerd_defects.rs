@@ -51,9 +51,19 @@ fn endpoints_of_workload_that_cannot_be_read_stay_as_they_are() {
     assert_eq!(slices.plan_with(&service(), known, &unreadable), []);
     let writes = slices.plan_with(&service(), &known[..10], &unreadable);
     slices.apply(&writes);
-    let names: Vec<_> = slices.endpoints().map(|(_, endpoint)| target(endpoint)).collect();
-    assert!(names.len() == 11 && names.contains(&unreadable[0]), "{names:?}");
-    assert_eq!(slices.sync(&service(), &known[..10]), [0, 1, 0], "a deleted workload has no endpoint");
+    let names: Vec<_> = slices
+        .endpoints()
+        .map(|(_, endpoint)| target(endpoint))
+        .collect();
+    assert!(
+        names.len() == 11 && names.contains(&unreadable[0]),
+        "{names:?}"
+    );
+    assert_eq!(
+        slices.sync(&service(), &known[..10]),
+        [0, 1, 0],
+        "a deleted workload has no endpoint"
+    );
 }
 
 /// A slice with the same name, even of another owner or unreadable, prevents the name from being used again.
@@ -71,7 +81,9 @@ fn name_that_is_taken_is_not_given() {
         unreadable: &std::collections::BTreeSet::new(),
         is_taken: &|taken| taken == name,
     });
-    let [crate::SliceWrite::Create(slice)] = writes.as_slice() else { panic!("{writes:?}") };
+    let [crate::SliceWrite::Create(slice)] = writes.as_slice() else {
+        panic!("{writes:?}")
+    };
     assert_ne!(slice.name, name);
 }
 
@@ -82,5 +94,10 @@ fn long_name_of_service_makes_name_that_is_allowed() {
     let mut slices = Slices::default();
     slices.sync(&long, &workloads(101));
     assert_eq!(slices.sizes(), [100, 1]);
-    assert!(slices.0.keys().all(|name| name.len() <= 253 && !name.ends_with('-')));
+    assert!(
+        slices
+            .0
+            .keys()
+            .all(|name| name.len() <= 253 && !name.ends_with('-'))
+    );
 }

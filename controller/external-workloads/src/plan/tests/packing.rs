@@ -25,7 +25,11 @@ fn named_port_resolved_differently_splits_slices() {
     let mut slices = Slices::default();
     assert_eq!(slices.sync(&service(), &workloads), [5, 0, 0]);
     assert_eq!(slices.sizes(), [60; 5]);
-    let mut ports: Vec<_> = slices.0.values().filter_map(|slice| slice.ports[0].port).collect();
+    let mut ports: Vec<_> = slices
+        .0
+        .values()
+        .filter_map(|slice| slice.ports[0].port)
+        .collect();
     ports.sort_unstable();
     assert_eq!(ports, [8080, 8081, 8082, 8083, 8084]);
 }
@@ -91,7 +95,11 @@ fn endpoints_are_added_to_slice_that_is_there() {
     let both = workload("both", &["192.0.2.1", "2001:db8::1"]);
     let mut slices = Slices::default();
     slices.sync(&service, std::slice::from_ref(&both));
-    let more = [both, workload("v4", &["192.0.2.2"]), workload("v6", &["2001:db8::2"])];
+    let more = [
+        both,
+        workload("v4", &["192.0.2.2"]),
+        workload("v6", &["2001:db8::2"]),
+    ];
     assert_eq!(slices.sync(&service, &more), [0, 2, 0]);
     assert_eq!(slices.sizes(), [2, 2]);
 }
@@ -102,7 +110,10 @@ fn workload_change_is_one_write_and_moves_no_other() {
     let mut slices = Slices::default();
     slices.sync(&service(), &workloads);
     let places = |slices: &Slices| -> Vec<(String, String)> {
-        slices.endpoints().map(|(s, e)| (s.name.clone(), target(e).to_owned())).collect()
+        slices
+            .endpoints()
+            .map(|(s, e)| (s.name.clone(), target(e).to_owned()))
+            .collect()
     };
     let before = places(&slices);
     workloads[120].is_ready = false;
@@ -110,7 +121,10 @@ fn workload_change_is_one_write_and_moves_no_other() {
     assert_eq!(places(&slices), before);
     let gone = workloads.remove(7);
     assert_eq!(slices.sync(&service(), &workloads), [0, 1, 0]);
-    let stayed: Vec<_> = before.into_iter().filter(|(_, name)| *name != gone.name).collect();
+    let stayed: Vec<_> = before
+        .into_iter()
+        .filter(|(_, name)| *name != gone.name)
+        .collect();
     assert_eq!(places(&slices), stayed, "nothing is balanced");
     workloads.insert(7, gone);
     assert_eq!(slices.sync(&service(), &workloads), [0, 1, 0]);
@@ -127,7 +141,12 @@ fn changed_target_port_updates_slices_in_place() {
     let mut service = service();
     service.ports = vec![port("http", Target::Number(9090))];
     assert_eq!(slices.sync(&service, &workloads), [0, 3, 0]);
-    assert!(slices.0.values().all(|slice| slice.ports[0].port == Some(9090)));
+    assert!(
+        slices
+            .0
+            .values()
+            .all(|slice| slice.ports[0].port == Some(9090))
+    );
 }
 
 #[test]
@@ -146,7 +165,9 @@ fn reserved_labels_of_service_change_no_slice() {
     slices.sync(&service(), &workloads(250));
     let mut service = service();
     for reserved in [SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL] {
-        service.labels.insert(reserved.to_owned(), "other".to_owned());
+        service
+            .labels
+            .insert(reserved.to_owned(), "other".to_owned());
     }
     assert_eq!(slices.sync(&service, &workloads(250)), [0, 0, 0]);
 }
@@ -162,7 +183,11 @@ fn many_small_slices_are_repacked_when_their_ports_change() {
         slice.name = format!("slice-{i}");
         slices.0.insert(slice.name.clone(), slice);
     }
-    assert_eq!(slices.sync(&service(), &all), [0, 0, 0], "as long as they are right they stay");
+    assert_eq!(
+        slices.sync(&service(), &all),
+        [0, 0, 0],
+        "as long as they are right they stay"
+    );
     let mut changed = all.clone();
     for workload in &mut changed {
         workload.ports = vec![workload_port("http", 9090)];

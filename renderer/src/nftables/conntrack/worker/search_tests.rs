@@ -38,7 +38,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn address(ipv4: bool, last: u8) -> IpAddr {
-    if ipv4 { [10, 0, 0, last].into() } else { [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(last)].into() }
+    if ipv4 {
+        [10, 0, 0, last].into()
+    } else {
+        [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(last)].into()
+    }
 }
 
 fn backend(ipv4: bool, number: usize) -> SocketAddr {
@@ -53,7 +57,11 @@ fn node_ips() -> BTreeSet<IpAddr> {
 fn service(serving: Serving) -> Arc<ContivService> {
     let backends: Vec<Backend> = [true, false]
         .into_iter()
-        .flat_map(|ipv4| (0..3).filter(|it| serving[*it]).map(move |it| Backend::new(backend(ipv4, it))))
+        .flat_map(|ipv4| {
+            (0..3)
+                .filter(|it| serving[*it])
+                .map(move |it| Backend::new(backend(ipv4, it)))
+        })
         .collect();
     let port = |protocol| ServicePort {
         port: PORT,
@@ -72,7 +80,16 @@ fn service(serving: Serving) -> Arc<ContivService> {
 type Connection = (Protocol, SocketAddr, SocketAddr, bool);
 
 fn flow((protocol, destination, backend, is_in_use): Connection) -> Flow<'static> {
-    Flow { protocol, destination, backend, is_in_use, identity: Identity { tuple: &[], id: &[] } }
+    Flow {
+        protocol,
+        destination,
+        backend,
+        is_in_use,
+        identity: Identity {
+            tuple: &[],
+            id: &[],
+        },
+    }
 }
 
 struct World {
@@ -83,7 +100,11 @@ struct World {
 
 impl World {
     fn new(serving: Serving) -> Self {
-        let mut world = Self { state: State::default(), serving, connections: BTreeSet::new() };
+        let mut world = Self {
+            state: State::default(),
+            serving,
+            connections: BTreeSet::new(),
+        };
         world.reconcile(serving);
         world
     }
@@ -99,16 +120,21 @@ impl World {
     /// It is programmed, and clients connect, before the request about it is handled. During a search it is announced.
     fn change(&mut self, serving: Serving, is_searching: bool) {
         let id = ServiceId::new("default", "web");
-        let change = ServiceChange { old: Some(service(self.serving)), new: Some(service(serving)) };
+        let change = ServiceChange {
+            old: Some(service(self.serving)),
+            new: Some(service(serving)),
+        };
         if is_searching {
-            self.state.handle_request(Request::Coming(vec![service(serving)]));
+            self.state
+                .handle_request(Request::Coming(vec![service(serving)]));
         }
         self.serving = serving;
         self.connect();
         if is_searching {
             self.check();
         }
-        self.state.handle_request(Request::Changed([(id, change)].into()));
+        self.state
+            .handle_request(Request::Changed([(id, change)].into()));
         self.check();
     }
 
@@ -118,7 +144,12 @@ impl World {
         self.serving = serving;
         self.connect();
         let (services, node_ips) = (services(serving), node_ips());
-        self.state.handle_request(Request::Reconciled { before, services, node_ips, found: Vec::new() });
+        self.state.handle_request(Request::Reconciled {
+            before,
+            services,
+            node_ips,
+            found: Vec::new(),
+        });
         self.check();
     }
 
@@ -143,10 +174,23 @@ impl World {
 
     /// No connection to a backend that serves is, or will be, deleted or drained.
     fn check(&mut self) {
-        for connection in self.connections.clone().into_iter().filter(|it| self.is_right(*it)) {
+        for connection in self
+            .connections
+            .clone()
+            .into_iter()
+            .filter(|it| self.is_right(*it))
+        {
             let flow = flow(connection);
-            for filter in [&self.state.current, &self.state.next, &self.state.unsurveyed] {
-                assert_eq!(filter.judge(&flow, &self.state.node_ips), FlowVerdict::Right, "{connection:?}");
+            for filter in [
+                &self.state.current,
+                &self.state.next,
+                &self.state.unsurveyed,
+            ] {
+                assert_eq!(
+                    filter.judge(&flow, &self.state.node_ips),
+                    FlowVerdict::Right,
+                    "{connection:?}"
+                );
             }
             assert!(
                 !self.state.drained.contains(&flow) && !self.state.found.contains(&flow),
@@ -186,7 +230,10 @@ impl World {
             let is_drained = self.state.drained.contains(&flow(*connection));
             let is_right = self.is_right(*connection);
             assert_eq!(is_drained, !is_right, "{connection:?}");
-            assert!(is_right || protocol == Protocol::Tcp && is_in_use, "{connection:?} stays");
+            assert!(
+                is_right || protocol == Protocol::Tcp && is_in_use,
+                "{connection:?} stays"
+            );
         }
     }
 }

@@ -6,7 +6,11 @@ fn encode(record: &Record, out: &mut Vec<u8>) {
     match record {
         Record::Segment { source } => put_segment(out, source),
         Record::Changes { number, batch } => put_changes(out, *number, batch),
-        Record::List { number, revision, keep } => put_list(out, *number, *revision, keep),
+        Record::List {
+            number,
+            revision,
+            keep,
+        } => put_list(out, *number, *revision, keep),
         Record::Entry(entry) => put_entry(out, entry),
         Record::ListEnd => put_list_end(out),
     }
@@ -27,26 +31,43 @@ fn decoded(mut bytes: &[u8]) -> Vec<Record> {
 }
 
 fn entries() -> impl Strategy<Value = Entry> {
-    (any::<String>(), vec(any::<u8>(), 0..40), any::<i64>(), any::<i64>()).prop_map(
-        |(key, value, create_revision, mod_revision)| Entry {
+    (
+        any::<String>(),
+        vec(any::<u8>(), 0..40),
+        any::<i64>(),
+        any::<i64>(),
+    )
+        .prop_map(|(key, value, create_revision, mod_revision)| Entry {
             key,
             value: value.into(),
             create_revision,
             mod_revision,
-        },
-    )
+        })
 }
 
 fn records() -> impl Strategy<Value = Record> {
-    let change =
-        prop_oneof![entries().prop_map(Change::Put), any::<String>().prop_map(|key| Change::Delete { key })];
+    let change = prop_oneof![
+        entries().prop_map(Change::Put),
+        any::<String>().prop_map(|key| Change::Delete { key })
+    ];
     prop_oneof![
         any::<String>().prop_map(|source| Record::Segment { source }),
         (any::<u64>(), any::<i64>(), vec(change, 0..4)).prop_map(|(number, revision, changes)| {
-            Record::Changes { number, batch: Batch { revision, changes } }
+            Record::Changes {
+                number,
+                batch: Batch { revision, changes },
+            }
         }),
-        (any::<u64>(), any::<i64>(), proptest::collection::btree_set(any::<String>(), 0..3))
-            .prop_map(|(number, revision, keep)| Record::List { number, revision, keep }),
+        (
+            any::<u64>(),
+            any::<i64>(),
+            proptest::collection::btree_set(any::<String>(), 0..3)
+        )
+            .prop_map(|(number, revision, keep)| Record::List {
+                number,
+                revision,
+                keep
+            }),
         entries().prop_map(Record::Entry),
         Just(Record::ListEnd),
     ]

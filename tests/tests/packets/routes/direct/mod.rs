@@ -21,7 +21,11 @@ use super::{EVENT_TIMEOUT, options};
 /// The table with routes to backends.
 const DIRECT: &str = "69";
 /// The addresses of a service.
-const ADDRESSES: [Frontend; 3] = [Frontend::ClusterIp, Frontend::ExternalIp, Frontend::LoadBalancer];
+const ADDRESSES: [Frontend; 3] = [
+    Frontend::ClusterIp,
+    Frontend::ExternalIp,
+    Frontend::LoadBalancer,
+];
 const CONNECTIONS: usize = 100;
 
 /// The service 80, carried by routes.
@@ -35,7 +39,10 @@ fn web(backends: &[&'static Host]) -> ServiceManifest {
 
 /// The same, carried by `nftables`.
 fn translated(backends: &[&'static Host]) -> ServiceManifest {
-    ServiceManifest { annotations: Vec::new(), ..web(backends) }
+    ServiceManifest {
+        annotations: Vec::new(),
+        ..web(backends)
+    }
 }
 
 /// A host with the addresses of the service 80 on its loopback, which answers there and on its own addresses.
@@ -50,8 +57,16 @@ impl Backend {
         let mut servers = vec![Self::everywhere(namespace)?];
         for family in Family::BOTH {
             // Only a server bound to an address answers a datagram from that address.
-            for address in addresses(lab, family).into_iter().chain([namespace.host.socket(family, PORT)]) {
-                servers.push(Server::start(namespace, namespace.host.name, Protocol::Udp, address)?);
+            for address in addresses(lab, family)
+                .into_iter()
+                .chain([namespace.host.socket(family, PORT)])
+            {
+                servers.push(Server::start(
+                    namespace,
+                    namespace.host.name,
+                    Protocol::Udp,
+                    address,
+                )?);
             }
         }
         Ok(Self { _servers: servers })
@@ -85,9 +100,15 @@ fn addresses(lab: &Lab, family: Family) -> [SocketAddr; 3] {
 /// An agent that drops packets to unused cluster IPs, with both renderers, on a node that balances by ports.
 fn start<'lab>(node: &'lab Namespace, state: &Manifests, flags: &[&str]) -> Result<Agent<'lab>> {
     for family in ["ipv4", "ipv6"] {
-        node.exec(&["sysctl", "-w", &format!("net.{family}.fib_multipath_hash_policy=1")])?;
+        node.exec(&[
+            "sysctl",
+            "-w",
+            &format!("net.{family}.fib_multipath_hash_policy=1"),
+        ])?;
     }
-    let cidrs = Family::BOTH.map(|family| ranges::SERVICES.cidr(family)).join(",");
+    let cidrs = Family::BOTH
+        .map(|family| ranges::SERVICES.cidr(family))
+        .join(",");
     let mut options: AgentOptions = options(state, flags);
     options.flags.push(format!("--service-cidrs={cidrs}"));
     let agent = Agent::start_on(node, &format!("agent-{}", node.host.name), &options)?;
@@ -100,7 +121,12 @@ fn assignment(agent: &Agent<'_>) -> Result<Value> {
 }
 
 /// Writes the service and waits until it has this carrier.
-fn put(state: &Manifests, agents: &[&Agent<'_>], manifest: &ServiceManifest, carrier: &str) -> Result<()> {
+fn put(
+    state: &Manifests,
+    agents: &[&Agent<'_>],
+    manifest: &ServiceManifest,
+    carrier: &str,
+) -> Result<()> {
     state.put_manifest(manifest)?;
     for agent in agents {
         wait_for_carrier(agent, carrier)?;
@@ -111,8 +137,10 @@ fn put(state: &Manifests, agents: &[&Agent<'_>], manifest: &ServiceManifest, car
 
 fn wait_for_carrier(agent: &Agent<'_>, carrier: &str) -> Result<()> {
     let what = format!("{carrier} carries the service");
-    wait_until(&what, EVENT_TIMEOUT, || assignment(agent).is_ok_and(|found| found["addresses"] == carrier))
-        .map(drop)
+    wait_until(&what, EVENT_TIMEOUT, || {
+        assignment(agent).is_ok_and(|found| found["addresses"] == carrier)
+    })
+    .map(drop)
 }
 
 /// The server of a new connection.
@@ -122,9 +150,14 @@ fn answering(client: &Namespace, address: SocketAddr) -> Result<String> {
 
 /// Waits until new connections to every address are answered by this host.
 fn wait_for_answer(lab: &Lab, client: &Namespace, by: &Host) -> Result<()> {
-    for address in Family::BOTH.into_iter().flat_map(|family| addresses(lab, family)) {
+    for address in Family::BOTH
+        .into_iter()
+        .flat_map(|family| addresses(lab, family))
+    {
         let what = format!("{} answers at {address}", by.name);
-        wait_until(&what, EVENT_TIMEOUT, || answering(client, address).is_ok_and(|found| found == by.name))?;
+        wait_until(&what, EVENT_TIMEOUT, || {
+            answering(client, address).is_ok_and(|found| found == by.name)
+        })?;
     }
     Ok(())
 }
@@ -135,5 +168,9 @@ fn next_hops(node: &Namespace) -> Result<String> {
 }
 
 fn expect(condition: bool, text: &str) -> Result<()> {
-    if condition { Ok(()) } else { Err(LabError::Unexpected(text.to_owned())) }
+    if condition {
+        Ok(())
+    } else {
+        Err(LabError::Unexpected(text.to_owned()))
+    }
 }

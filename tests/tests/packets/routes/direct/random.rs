@@ -8,7 +8,8 @@ use std::{
 };
 
 use contiv_model::{
-    Backend, BackendState, Carrier, ChangeSet, ContivService, Protocol, ServiceId, ServicePort, Snapshot,
+    Backend, BackendState, Carrier, ChangeSet, ContivService, Protocol, ServiceId, ServicePort,
+    Snapshot,
 };
 use contiv_renderer::{
     Renderer, Report,
@@ -63,29 +64,60 @@ fn router(lab: &Lab, family: Family, number: u8) -> IpAddr {
 
 /// The possible backends in a family, with the next hops to them; none for one on the node's own network.
 fn backends(lab: &Lab, family: Family) -> Vec<(Backend, Option<NextHop>)> {
-    let backend = |address: IpAddr, local| Backend { local, ..Backend::new((address, 8080).into()) };
+    let backend = |address: IpAddr, local| Backend {
+        local,
+        ..Backend::new((address, 8080).into())
+    };
     let pods = [&lab.pod1, &lab.pod2].map(|pod| pod.host.address(family));
     let local = pods.map(|address| (backend(address, true), Some(address)));
     let remote = (1..=REMOTE).map(|number| {
-        (backend(in_range(family, [10, 98, 0], 0x98, number), false), Some(router(lab, family, number)))
+        (
+            backend(in_range(family, [10, 98, 0], 0x98, number), false),
+            Some(router(lab, family, number)),
+        )
     });
-    let own = Backend { host_network: true, ..backend(lab.node.host.address(family), true) };
-    local.into_iter().chain(remote).chain([(own, None)]).collect()
+    let own = Backend {
+        host_network: true,
+        ..backend(lab.node.host.address(family), true)
+    };
+    local
+        .into_iter()
+        .chain(remote)
+        .chain([(own, None)])
+        .collect()
 }
 
 /// A service with some of these addresses and backends.
-fn service(name: &str, addresses: BTreeSet<IpAddr>, lab: &Lab, random: &mut StdRng) -> ContivService {
+fn service(
+    name: &str,
+    addresses: BTreeSet<IpAddr>,
+    lab: &Lab,
+    random: &mut StdRng,
+) -> ContivService {
     let mut chosen = Vec::new();
     for family in Family::BOTH {
         let all = backends(lab, family);
         let count = random.random_range(0..=all.len().min(4));
         for (backend, _) in all.sample(random, count) {
-            let state = if random.random_bool(0.2) { BackendState::Terminating } else { BackendState::Ready };
-            chosen.push(Backend { state, weight: random.random_range(1..4), ..backend.clone() });
+            let state = if random.random_bool(0.2) {
+                BackendState::Terminating
+            } else {
+                BackendState::Ready
+            };
+            chosen.push(Backend {
+                state,
+                weight: random.random_range(1..4),
+                ..backend.clone()
+            });
         }
     }
-    let port =
-        ServicePort { port: 80, protocol: Protocol::Tcp, name: "".into(), node_port: None, backends: chosen };
+    let port = ServicePort {
+        port: 80,
+        protocol: Protocol::Tcp,
+        name: "".into(),
+        node_port: None,
+        backends: chosen,
+    };
     let mut service = ContivService {
         external_ips: addresses.into_iter().collect(),
         ports: vec![port],
@@ -111,7 +143,11 @@ fn expected(state: &Snapshot, lab: &Lab) -> BTreeMap<IpAddr, Target> {
     let mut targets = BTreeMap::new();
     for service in state.services.values() {
         for address in service.addresses() {
-            let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+            let family = if address.is_ipv4() {
+                Family::V4
+            } else {
+                Family::V6
+            };
             let next_hops: BTreeMap<IpAddr, Option<NextHop>> = backends(lab, family)
                 .into_iter()
                 .map(|(backend, next_hop)| (backend.address, next_hop))
@@ -127,13 +163,23 @@ fn expected(state: &Snapshot, lab: &Lab) -> BTreeMap<IpAddr, Target> {
                     .map(|backend| (next_hops[&backend.address], u64::from(backend.weight)))
                     .collect::<Vec<_>>()
             };
-            let order = [(Ready, true), (Ready, false), (Terminating, true), (Terminating, false)];
-            let chosen = order.into_iter().map(|(state, local)| of(state, local)).find(|all| !all.is_empty());
+            let order = [
+                (Ready, true),
+                (Ready, false),
+                (Terminating, true),
+                (Terminating, false),
+            ];
+            let chosen = order
+                .into_iter()
+                .map(|(state, local)| of(state, local))
+                .find(|all| !all.is_empty());
             let target = match chosen {
                 None => Target::Unreachable,
                 Some(all) if all.iter().any(|(next_hop, _)| next_hop.is_none()) => Target::Own,
                 Some(all) => Target::NextHops(
-                    all.into_iter().filter_map(|(next_hop, weight)| Some((next_hop?, weight))).collect(),
+                    all.into_iter()
+                        .filter_map(|(next_hop, weight)| Some((next_hop?, weight)))
+                        .collect(),
                 ),
             };
             targets.insert(address, target);
@@ -155,7 +201,10 @@ fn listed(node: &Namespace, arguments: &[&str]) -> Result<Vec<Value>> {
 }
 
 fn ids(objects: &[Value]) -> Vec<u64> {
-    objects.iter().filter_map(|object| object["id"].as_u64()).collect()
+    objects
+        .iter()
+        .filter_map(|object| object["id"].as_u64())
+        .collect()
 }
 
 /// The target of each address in the kernel.
@@ -164,17 +213,28 @@ fn ids(objects: &[Value]) -> Vec<u64> {
 /// When a group is of no route, or a next hop of no group.
 fn programmed(node: &Namespace) -> Result<BTreeMap<IpAddr, Target>> {
     let all = listed(node, &["nexthop", "show", "proto", "67"])?;
-    let (groups, hops): (Vec<_>, Vec<_>) = all.into_iter().partition(|object| object["group"].is_array());
+    let (groups, hops): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|object| object["group"].is_array());
     let next_hop = |id: u64| {
         let hop = hops.iter().find(|hop| hop["id"] == id);
         hop.and_then(|hop| hop["gateway"].as_str()?.parse::<IpAddr>().ok())
     };
-    let (mut targets, mut used_groups, mut used_hops) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut targets, mut used_groups, mut used_hops) =
+        (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     for family in ["-4", "-6"] {
-        let all = listed(node, &[family, "route", "show", "table", "all", "proto", "67"])?;
-        for route in all.iter().filter(|route| [DIRECT, "local"].iter().any(|table| route["table"] == *table))
-        {
-            let destination = route["dst"].as_str().and_then(|text| text.parse::<IpAddr>().ok());
+        let all = listed(
+            node,
+            &[family, "route", "show", "table", "all", "proto", "67"],
+        )?;
+        for route in all.iter().filter(|route| {
+            [DIRECT, "local"]
+                .iter()
+                .any(|table| route["table"] == *table)
+        }) {
+            let destination = route["dst"]
+                .as_str()
+                .and_then(|text| text.parse::<IpAddr>().ok());
             let target = match (route["nhid"].as_u64(), route["type"].as_str()) {
                 (Some(id), _) => {
                     used_groups.insert(id);
@@ -184,7 +244,8 @@ fn programmed(node: &Namespace) -> Result<BTreeMap<IpAddr, Target>> {
                     for member in members.into_iter().flatten() {
                         let id = member["id"].as_u64().unwrap_or_default();
                         used_hops.insert(id);
-                        let next_hop = next_hop(id).ok_or_else(|| unexpected(format!("no next hop {id}")))?;
+                        let next_hop =
+                            next_hop(id).ok_or_else(|| unexpected(format!("no next hop {id}")))?;
                         // A resilient group has each next hop twice.
                         next_hops.insert(next_hop, member["weight"].as_u64().unwrap_or(1));
                     }
@@ -194,13 +255,17 @@ fn programmed(node: &Namespace) -> Result<BTreeMap<IpAddr, Target>> {
                 (None, Some("local")) => Target::Own,
                 _ => return Err(unexpected(format!("an unexpected route: {route}"))),
             };
-            let destination = destination.ok_or_else(|| unexpected(format!("no address: {route}")))?;
+            let destination =
+                destination.ok_or_else(|| unexpected(format!("no address: {route}")))?;
             if targets.insert(destination, target).is_some() {
                 return Err(unexpected(format!("two routes to {destination}")));
             }
         }
     }
-    for (what, all, used) in [("groups", ids(&groups), used_groups), ("next hops", ids(&hops), used_hops)] {
+    for (what, all, used) in [
+        ("groups", ids(&groups), used_groups),
+        ("next hops", ids(&hops), used_hops),
+    ] {
         let unused: Vec<u64> = all.into_iter().filter(|id| !used.contains(id)).collect();
         if !unused.is_empty() {
             return Err(unexpected(format!("{what} that nothing uses: {unused:?}")));
@@ -212,7 +277,10 @@ fn programmed(node: &Namespace) -> Result<BTreeMap<IpAddr, Target>> {
 /// Shares without what all have in common.
 fn reduced(targets: BTreeMap<IpAddr, Target>) -> BTreeMap<IpAddr, Target> {
     let divisor = |next_hops: &BTreeMap<NextHop, u64>| {
-        (1..=8).rev().find(|by| next_hops.values().all(|share| share % by == 0)).unwrap_or(1)
+        (1..=8)
+            .rev()
+            .find(|by| next_hops.values().all(|share| share % by == 0))
+            .unwrap_or(1)
     };
     let reduce = |(address, target)| match target {
         Target::NextHops(next_hops) => {
@@ -220,7 +288,10 @@ fn reduced(targets: BTreeMap<IpAddr, Target>) -> BTreeMap<IpAddr, Target> {
             (
                 address,
                 Target::NextHops(
-                    next_hops.into_iter().map(|(next_hop, share)| (next_hop, share / by)).collect(),
+                    next_hops
+                        .into_iter()
+                        .map(|(next_hop, share)| (next_hop, share / by))
+                        .collect(),
                 ),
             )
         }
@@ -232,9 +303,16 @@ fn reduced(targets: BTreeMap<IpAddr, Target>) -> BTreeMap<IpAddr, Target> {
 /// Gives the node a route to each backend on another machine.
 fn add_routes(lab: &Lab) -> Result<()> {
     for family in Family::BOTH {
-        for (backend, next_hop) in backends(lab, family).into_iter().filter(|(backend, _)| !backend.local) {
-            let (to, via) = (backend.address.to_string(), next_hop.unwrap_or(backend.address).to_string());
-            lab.node.exec(&["ip", "route", "add", &to, "via", &via, "dev", "eth0"])?;
+        for (backend, next_hop) in backends(lab, family)
+            .into_iter()
+            .filter(|(backend, _)| !backend.local)
+        {
+            let (to, via) = (
+                backend.address.to_string(),
+                next_hop.unwrap_or(backend.address).to_string(),
+            );
+            lab.node
+                .exec(&["ip", "route", "add", &to, "via", &via, "dev", "eth0"])?;
         }
     }
     Ok(())
@@ -251,18 +329,27 @@ fn change(state: &Snapshot, lab: &Lab, random: &mut StdRng) -> Snapshot {
     }
     let count = random.random_range(0..5);
     let any = |random: &mut StdRng| {
-        let family = if random.random_bool(0.5) { Family::V4 } else { Family::V6 };
+        let family = if random.random_bool(0.5) {
+            Family::V4
+        } else {
+            Family::V6
+        };
         address(family, random.random_range(1..=ADDRESSES))
     };
     let addresses: BTreeSet<IpAddr> = (0..count).map(|_| any(random)).collect();
     for other in next.services.values_mut().filter(|other| other.id != id) {
-        let kept = other.external_ips.iter().copied().filter(|address| !addresses.contains(address));
+        let kept = other
+            .external_ips
+            .iter()
+            .copied()
+            .filter(|address| !addresses.contains(address));
         let kept: BTreeSet<IpAddr> = kept.collect();
         if kept.len() < other.external_ips.len() {
             Arc::make_mut(other).external_ips = kept.into_iter().collect();
         }
     }
-    next.services.insert(id, Arc::new(service(&name, addresses, lab, random)));
+    next.services
+        .insert(id, Arc::new(service(&name, addresses, lab, random)));
     next
 }
 
@@ -273,36 +360,63 @@ const fn changed(report: &Report) -> (usize, usize) {
 
 #[test]
 fn random_changes_leave_only_what_a_fresh_start_makes() -> Result<()> {
-    isolated("routes::direct::random::random_changes_leave_only_what_a_fresh_start_makes", |lab| {
-        add_routes(lab)?;
-        let seed = std::env::var("CONTIV_FAULT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(17);
-        println!("CONTIV_FAULT_SEED={seed}");
-        let mut random = StdRng::seed_from_u64(seed);
-        let new = || Routes::new(RouteOptions::default());
-        let mut state = Snapshot::default();
-        state.node.local_ips = Family::BOTH.map(|family| lab.node.host.address(family)).into();
-        let mut renderer = new();
-        lab.node.run(|| renderer.resync(&state).map_err(unexpected))?;
-        for number in 1..=CHANGES {
-            let next = change(&state, lab, &mut random);
-            let changes = ChangeSet::between(&state, &next);
-            let report = lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
-            assert_eq!(report.rejected, [], "change {number}");
-            state = next;
-            let found =
-                programmed(&lab.node).map_err(|error| unexpected(format!("change {number}: {error}")))?;
-            assert_eq!(reduced(found), reduced(expected(&state, lab)), "change {number}: {changes:?}");
-            if number % RESTART_EVERY == 0 {
-                let mut fresh = new();
-                let report = lab.node.run(|| fresh.resync(&state).map_err(unexpected))?;
-                assert_eq!(changed(&report), (0, 0), "a fresh start after change {number} changes nothing");
-                renderer = fresh;
+    isolated(
+        "routes::direct::random::random_changes_leave_only_what_a_fresh_start_makes",
+        |lab| {
+            add_routes(lab)?;
+            let seed = std::env::var("CONTIV_FAULT_SEED")
+                .ok()
+                .and_then(|seed| seed.parse().ok())
+                .unwrap_or(17);
+            println!("CONTIV_FAULT_SEED={seed}");
+            let mut random = StdRng::seed_from_u64(seed);
+            let new = || Routes::new(RouteOptions::default());
+            let mut state = Snapshot::default();
+            state.node.local_ips = Family::BOTH
+                .map(|family| lab.node.host.address(family))
+                .into();
+            let mut renderer = new();
+            lab.node
+                .run(|| renderer.resync(&state).map_err(unexpected))?;
+            for number in 1..=CHANGES {
+                let next = change(&state, lab, &mut random);
+                let changes = ChangeSet::between(&state, &next);
+                let report = lab
+                    .node
+                    .run(|| renderer.update(&changes).map_err(unexpected))?;
+                assert_eq!(report.rejected, [], "change {number}");
+                state = next;
+                let found = programmed(&lab.node)
+                    .map_err(|error| unexpected(format!("change {number}: {error}")))?;
+                assert_eq!(
+                    reduced(found),
+                    reduced(expected(&state, lab)),
+                    "change {number}: {changes:?}"
+                );
+                if number % RESTART_EVERY == 0 {
+                    let mut fresh = new();
+                    let report = lab.node.run(|| fresh.resync(&state).map_err(unexpected))?;
+                    assert_eq!(
+                        changed(&report),
+                        (0, 0),
+                        "a fresh start after change {number} changes nothing"
+                    );
+                    renderer = fresh;
+                }
             }
-        }
-        let nothing = Snapshot { services: BTreeMap::new(), ..state.clone() };
-        let changes = ChangeSet::between(&state, &nothing);
-        lab.node.run(|| renderer.update(&changes).map_err(unexpected))?;
-        assert_eq!(programmed(&lab.node)?, BTreeMap::new(), "without services nothing is left");
-        Ok(())
-    })
+            let nothing = Snapshot {
+                services: BTreeMap::new(),
+                ..state.clone()
+            };
+            let changes = ChangeSet::between(&state, &nothing);
+            lab.node
+                .run(|| renderer.update(&changes).map_err(unexpected))?;
+            assert_eq!(
+                programmed(&lab.node)?,
+                BTreeMap::new(),
+                "without services nothing is left"
+            );
+            Ok(())
+        },
+    )
 }

@@ -8,7 +8,9 @@ use std::{
 use contiv_tests::{
     agent::{Agent, binary},
     cluster::{Frontend, Manifests},
-    lab::{Family, Host, Lab, LabError, Outcome, Protocol, Responder, Result, isolated, wait_until},
+    lab::{
+        Family, Host, Lab, LabError, Outcome, Protocol, Responder, Result, isolated, wait_until,
+    },
 };
 
 use super::{Backend, DIRECT, put, start, wait_for_carrier, web};
@@ -21,7 +23,9 @@ const OTHER_CLUSTER_IP: &str = "10.96.0.181";
 
 /// The shared address.
 fn shared(lab: &Lab) -> SocketAddr {
-    let of_web = web(&[]).service.address(lab, Frontend::ExternalIp, Family::V4);
+    let of_web = web(&[])
+        .service
+        .address(lab, Frontend::ExternalIp, Family::V4);
     SocketAddr::new(of_web.ip(), OTHER_PORT)
 }
 
@@ -56,33 +60,75 @@ fn finds_no_fault(lab: &Lab, arguments: &[&str]) -> Result<()> {
     let mut said = String::new();
     let is_right = |said: &mut String| {
         let output = lab.node.run(|| {
-            let output = Command::new(&binary).args(arguments).env_remove("CONTIV_NODE_NAME").output();
+            let output = Command::new(&binary)
+                .args(arguments)
+                .env_remove("CONTIV_NODE_NAME")
+                .output();
             output.map_err(|error| LabError::Unexpected(format!("{arguments:?}: {error}")))
         });
-        output.is_ok_and(|Output { status, stdout, stderr }| {
-            *said = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-            status.success()
-        })
+        output.is_ok_and(
+            |Output {
+                 status,
+                 stdout,
+                 stderr,
+             }| {
+                *said = [stdout, stderr]
+                    .map(|text| String::from_utf8_lossy(&text).into_owned())
+                    .concat();
+                status.success()
+            },
+        )
     };
-    wait_until(&format!("{arguments:?} finds no fault"), EVENT_TIMEOUT, || is_right(&mut said))
-        .map(drop)
-        .map_err(|error| LabError::Unexpected(format!("{error}: {said}")))
+    wait_until(
+        &format!("{arguments:?} finds no fault"),
+        EVENT_TIMEOUT,
+        || is_right(&mut said),
+    )
+    .map(drop)
+    .map_err(|error| LabError::Unexpected(format!("{error}: {said}")))
 }
 
 /// The node reaches the other service at the shared address, there are only expected routes, and a comparison of the kernel
 /// with the desired state agrees.
 fn is_served(lab: &Lab, by: &Host, with_route: bool) -> Result<()> {
     let (to, address) = (shared(lab), shared(lab).ip().to_string());
-    wait_until("the other service is served from the node", EVENT_TIMEOUT, || {
-        lab.node.ask(Protocol::Tcp, to).and_then(Outcome::answer).is_ok_and(|answer| answer.by == by.name)
-    })?;
+    wait_until(
+        "the other service is served from the node",
+        EVENT_TIMEOUT,
+        || {
+            lab.node
+                .ask(Protocol::Tcp, to)
+                .and_then(Outcome::answer)
+                .is_ok_and(|answer| answer.by == by.name)
+        },
+    )?;
     let found = routes(&lab.node, DIRECT)?;
-    assert!(!found.iter().any(|route| route.contains("unreachable")), "{found:?}");
-    assert!(!found.iter().any(|route| route.contains(OTHER_CLUSTER_IP)), "{found:?}");
-    assert_eq!(found.iter().any(|route| route.starts_with(&address)), with_route, "{found:?}");
+    assert!(
+        !found.iter().any(|route| route.contains("unreachable")),
+        "{found:?}"
+    );
+    assert!(
+        !found.iter().any(|route| route.contains(OTHER_CLUSTER_IP)),
+        "{found:?}"
+    );
+    assert_eq!(
+        found.iter().any(|route| route.starts_with(&address)),
+        with_route,
+        "{found:?}"
+    );
     finds_no_fault(lab, &["verify"])?;
     let from = lab.node.host.v4.to_string();
-    finds_no_fault(lab, &["trace", "--kernel", "--from", &from, "--to", &to.to_string()])
+    finds_no_fault(
+        lab,
+        &[
+            "trace",
+            "--kernel",
+            "--from",
+            &from,
+            "--to",
+            &to.to_string(),
+        ],
+    )
 }
 
 /// A service with these backends is carried by routes and begins to share an address; then the agent is restarted.
@@ -104,14 +150,16 @@ fn comes_to_share(lab: &Lab, backends: &[&'static Host]) -> Result<()> {
 
 #[test]
 fn service_without_backends_that_shares_address_keeps_no_route() -> Result<()> {
-    isolated("routes::direct::shared::service_without_backends_that_shares_address_keeps_no_route", |lab| {
-        comes_to_share(lab, &[])
-    })
+    isolated(
+        "routes::direct::shared::service_without_backends_that_shares_address_keeps_no_route",
+        |lab| comes_to_share(lab, &[]),
+    )
 }
 
 #[test]
 fn service_with_backends_that_shares_address_keeps_its_routes() -> Result<()> {
-    isolated("routes::direct::shared::service_with_backends_that_shares_address_keeps_its_routes", |lab| {
-        comes_to_share(lab, &[lab.pod1.host])
-    })
+    isolated(
+        "routes::direct::shared::service_with_backends_that_shares_address_keeps_its_routes",
+        |lab| comes_to_share(lab, &[lab.pod1.host]),
+    )
 }
