@@ -1,5 +1,6 @@
 //! Assembles the running agent: store, node core, renderers, debug HTTP, signals.
 
+use contiv_node::health::ProxyHealth;
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, anyhow, bail};
@@ -20,21 +21,19 @@ use tracing::{error, info, warn};
 use crate::{
     config::{Config, RendererName, Settings as _},
     counters::ConnectionCounters,
-    health::{self, ProxyHealth},
+    drivers::{Node, NodeConfig, RendererSpec, Request, StoreFeedEnded},
+    health,
     http::{self, Api, ScrapeGuard},
     local_addresses::{self, Local},
     logging::LogLevel,
     metrics::Metrics,
     mirror,
-    node::{
-        CoreConfig, GuardConfig, HistoryLimits, Input, Node, NodeConfig, RendererSpec, Request,
-        StoreFeedEnded, VerificationConfig,
-    },
     process::{self, RetryingListener, SignalRequest, Signals, listen},
     service_manager::{ServiceManager, node_status, readiness_of_node},
     state_dir::{StateDir, attached_pods},
     tls::ServerCertificate,
 };
+use contiv_node::{CoreConfig, GuardConfig, HistoryLimits, Input, VerificationConfig};
 
 /// How many requests may be queued for the node core before callers have to wait.
 const QUEUE_CAPACITY: usize = 64;
@@ -91,8 +90,9 @@ async fn run_until_stopped(
         metrics
     };
     let stale_flows = metrics
-        .kube_proxy
-        .clone()
+        .node
+        .kube_proxy()
+        .cloned()
         .map(|metrics| Arc::new(metrics) as Arc<dyn StaleFlowObserver>);
     let metrics = Arc::new(metrics);
     let (requests, receiver) = mpsc::channel(QUEUE_CAPACITY);

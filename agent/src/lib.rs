@@ -4,7 +4,7 @@
 //! - [`config`] is the agent's configuration: file, environment, flags.
 //! - [`agent`] assembles the running agent from the parts below.
 //! - [`controller`] assembles the running `contiv controller`, of the cluster-wide [`controllers`].
-//! - [`node`] owns all state: a pure core that decides, and drivers around it.
+//! - [`drivers`] wait and do I/O for the pure core, the crate `contiv-node`, which owns all state.
 //! - [`health`] answers the health checks of load balancers.
 //! - [`counters`] are those of the kernel, by service.
 //! - [`service_manager`] reports the agent's state to systemd.
@@ -18,6 +18,7 @@ mod connections;
 pub mod controller;
 pub mod controllers;
 pub mod counters;
+pub mod drivers;
 mod environment;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -27,10 +28,8 @@ mod local_addresses;
 pub mod logging;
 pub mod metrics;
 mod mirror;
-pub mod node;
 #[cfg(feature = "otlp")]
 mod otlp;
-mod plural;
 mod process;
 #[cfg(any(test, fuzzing))]
 mod round_trip;

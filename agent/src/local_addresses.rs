@@ -7,7 +7,8 @@ use contiv_renderer::{LocalAddresses, LocalAddressesError};
 use tokio::{sync::mpsc::Sender, time::sleep};
 use tracing::warn;
 
-use crate::node::{Input, Request};
+use crate::drivers::Request;
+use contiv_node::Input;
 
 /// The pause before the watch is opened again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use contiv_node::message::{MirrorReport, Saving};
 use contiv_store::{Mirror, dir::LoadSaved, mirror::log::Log};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
@@ -27,8 +28,6 @@ use tracing::warn;
 use logger::Logger;
 use messages::{Job, size};
 use writer::Writer;
-
-pub use messages::{MirrorReport, Saving};
 
 /// How many jobs may be queued for a slow disk. If there are more, the store is listed again when the disk has caught up.
 const CAPACITY: usize = 1024;

@@ -42,7 +42,7 @@ EQUIVALENT = ROOT / "sim/mutants/equivalent.txt"
 # What is mutated: the sources of each, and the packages whose tests are its tests.
 PARTS = {
     "model": ("model/src", ["contiv-model", "contiv-model-testing"]),
-    "core": ("agent/src/node", ["contiv-agent"]),
+    "core": ("node/src", ["contiv-node", "contiv-agent"]),
     "renderer": ("renderer/src", ["contiv-renderer", "contiv-renderer-testing"]),
     "store": ("store/src", ["contiv-store", "contiv-store-testing"]),
     "controller": ("controller/src", ["contiv-controller"]),
@@ -74,7 +74,7 @@ ENVIRONMENT = {
 # several times as long.
 OPTIMISED = [
     word
-    for package in ("model", "store", "renderer", "agent", "sim")
+    for package in ("model", "store", "renderer", "node", "agent", "sim")
     for word in ("--config", f"profile.dev.package.contiv-{package}.opt-level=2")
 ]
 SIMULATION = BUILD / "contiv-simulate"

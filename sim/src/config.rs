@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use contiv_agent::node::{CoreConfig, GuardConfig, HistoryLimits, VerificationConfig};
 use contiv_model::{InterfaceName, NodeName, PodId, ProcessorConfig, processor::NodePortAddresses};
+use contiv_node::{CoreConfig, GuardConfig, HistoryLimits, VerificationConfig};
 
 use crate::{
     cluster::NODE,

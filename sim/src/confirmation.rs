@@ -1,7 +1,7 @@
 //! Checks how held deletions end: by one list, once they are confirmed by an operator or their deadline has passed, or by a list
 //! that no longer has too many.
 
-use contiv_agent::node::{HeldDeletions, message::Input};
+use contiv_node::{HeldDeletions, message::Input};
 use jiff::Timestamp;
 
 /// Whether the next list may delete as much as it wants.

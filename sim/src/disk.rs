@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contiv_agent::node::message::Saving;
 use contiv_model::{InterfaceName, PodId};
+use contiv_node::message::Saving;
 use contiv_proto::{Key, Kind};
 use contiv_store::{Change, Entry, MirrorSummary, PackedEntries, Saved};
 

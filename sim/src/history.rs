@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use contiv_agent::node::{
+use contiv_node::{
     Answer, Core, Outcome, Record,
     decode::StoreEvent,
     message::{Input, Metric, Now, Output, Work, WorkDone},

@@ -6,16 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_agent::{
-    metrics::ServiceSizes,
-    node::{
-        MetricSink as _, RendererView,
-        core::Core,
-        decode::Decoder,
-        message::{Input, MirrorReport, Now, Output, WorkDone},
-    },
-};
 use contiv_model::{InterfaceName, PodId};
+use contiv_node::{
+    Core, RendererView,
+    decode::Decoder,
+    message::{Input, MirrorReport, Now, Output, WorkDone},
+    metrics::ServiceSizes,
+};
 use contiv_renderer::{Renderer, nftables::Nftables, poison_isolator::PoisonIsolator};
 use contiv_store::{Entry, FeedEvent, Snapshot};
 use jiff::Timestamp;
@@ -263,7 +260,7 @@ pub(crate) fn observe_fresh_start(
                     inputs.push_back(Input::WorkDone(done));
                 }
                 Output::HealthChecks(update) => receivers.health_checks.update(update),
-                Output::Count(metric) => receivers.metrics.count(&metric),
+                Output::Count(metric) => receivers.metrics.node.count(&metric),
                 Output::LoadSaved => {
                     inputs.push_back(Input::Mirror(MirrorReport::Loaded(disk.load())));
                 }

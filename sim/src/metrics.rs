@@ -5,17 +5,29 @@ use std::{
     time::Instant,
 };
 
-use contiv_agent::{
-    metrics::{Exposition, Metrics},
-    node::Core,
-};
+use contiv_node::{Core, metrics::NodeMetrics};
+use prometheus_client::{encoding::prometheus_text, registry::Registry};
 
 /// Gauges of times or of the last verification, which do not depend only on the current state.
-const OF_PAST_EVENTS: [&str; 3] = [
-    "process_",
+const OF_PAST_EVENTS: [&str; 2] = [
     "contiv_sync_proxy_rules_last_timestamp_seconds",
     "contiv_drift",
 ];
+
+/// The metrics of a node, with their text.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    pub(crate) node: NodeMetrics,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let node = NodeMetrics::register(registry.sub_registry_with_prefix("contiv"));
+        Self { registry, node }
+    }
+}
 
 /// One reading.
 #[derive(Debug)]
@@ -29,8 +41,10 @@ pub(crate) struct Scrape {
 impl Scrape {
     /// Reads the metrics as the debug HTTP does.
     pub(crate) fn of(metrics: &Metrics, core: &Core, now: Instant) -> Self {
-        metrics.set_state(core, now);
-        let text = metrics.text(Exposition::Prometheus).unwrap_or_default();
+        metrics.node.set_state(core, now);
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = prometheus_text::encode(&mut text, &metrics.registry);
         let gauges = text.lines().filter_map(|line| {
             let name = line.strip_prefix("# TYPE ")?.strip_suffix(" gauge")?;
             Some(name.to_owned())

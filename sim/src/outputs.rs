@@ -5,13 +5,14 @@ use std::{
     net::IpAddr,
 };
 
-use contiv_agent::{
-    health::{HealthCheck, HealthUpdate},
-    metrics::Metrics,
-    node::message::Work,
-};
 use contiv_model::ServiceId;
+use contiv_node::{
+    health::{HealthCheck, HealthUpdate},
+    message::Work,
+};
 use contiv_renderer::{RenderError, Renderer, Report};
+
+use crate::metrics::Metrics;
 
 /// Calls a renderer for a unit of work.
 pub(crate) fn render(renderer: &mut dyn Renderer, work: &Work) -> Result<Report, RenderError> {
@@ -23,19 +24,10 @@ pub(crate) fn render(renderer: &mut dyn Renderer, work: &Work) -> Result<Report,
 }
 
 /// The receivers of outputs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Receivers {
     pub(crate) health_checks: HealthChecks,
     pub(crate) metrics: Metrics,
-}
-
-impl Default for Receivers {
-    fn default() -> Self {
-        Self {
-            health_checks: HealthChecks::default(),
-            metrics: Metrics::new(0),
-        }
-    }
 }
 
 /// The health checks that the agent serves.

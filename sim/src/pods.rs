@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use contiv_agent::node::{
+use contiv_model::{InterfaceName, PodId};
+use contiv_node::{
     Answer,
     message::{Input, RequestId},
 };
-use contiv_model::{InterfaceName, PodId};
 use rand::{RngExt as _, rngs::SmallRng};
 
 /// The time limit of a request.

@@ -6,7 +6,7 @@ use std::{
     mem,
 };
 
-use contiv_agent::node::Core;
+use contiv_node::Core;
 
 use crate::cluster::{Cluster, Endpoint};
 

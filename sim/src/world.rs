@@ -15,15 +15,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_agent::node::{
-    MetricSink as _,
-    core::{Core, own_node_key},
+use contiv_model::NodeName;
+use contiv_node::{
+    Core,
     decode::{Decoder, StoreEvent},
     message::{
         Answer, Input, MirrorReport, Now, Output, RequestId, VerifierReport, Work, WorkDone,
     },
+    own_node_key,
 };
-use contiv_model::NodeName;
 use contiv_renderer::{
     Renderer, Report, Watch, nftables::Nftables, poison_isolator::PoisonIsolator,
 };
@@ -741,7 +741,7 @@ impl World {
         if agent.watch.is_none() && matches!(work, Work::Resync(_) | Work::Heal(_)) {
             agent.watch = agent.renderer.watch().ok().flatten();
         }
-        // As `agent/src/node/renderer_thread.rs` does.
+        // As `agent/src/drivers/renderer_thread.rs` does.
         let mut result = match work {
             _ if panics == Some(false) => Err(String::new()),
             Work::Update(_) if agent.is_renderer_new => Err("it knows nothing".to_owned()),
@@ -945,7 +945,7 @@ impl World {
             }
             Output::Count(metric) => {
                 let Some(agent) = &mut self.agent else { return };
-                agent.receivers.metrics.count(&metric);
+                agent.receivers.metrics.node.count(&metric);
             }
             Output::SavePods(attached) => self.disk.save_pods(attached),
             // Answers to the operator are not checked.

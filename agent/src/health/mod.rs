@@ -2,20 +2,18 @@
 //! endpoints on this node (`healthCheckNodePort`). As in kube-proxy's `pkg/proxy/healthcheck`.
 //!
 //! - [`AgentHealth`] is whether an agent needs attention.
-//! - [`ProxyHealth`] and [`HealthCheck`] are the pure decisions.
 //! - [`HealthCheckServer`] is the task that owns the listeners of all health-check node ports. The node core sends it what
 //!   changes, and waits for nothing.
 
 mod agent_health;
-mod check;
-mod proxy;
 mod server;
 
+use std::time::Instant;
+
+use contiv_node::health::{HealthUpdate, ProxyHealth};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use agent_health::{AgentHealth, HealthFacts, is_failing};
-pub use check::{HealthCheck, HealthUpdate, LocalEndpoints};
-pub use proxy::{ProxyHealth, UNAPPLIED_LIMIT};
 pub use server::{HealthCheckServer, HealthCheckView, ListenerView};
 
 /// Requests to the server for the current health checks.
@@ -40,7 +38,7 @@ pub fn channels() -> (
     HealthCheckQuestions,
     watch::Receiver<ProxyHealth>,
 ) {
-    let (proxy, health) = watch::channel(ProxyHealth::starting());
+    let (proxy, health) = watch::channel(ProxyHealth::starting(Instant::now()));
     let (updates, receiver) = mpsc::unbounded_channel();
     let (questions, asked) = mpsc::channel(QUEUE_CAPACITY);
     let server = HealthCheckServer::new(receiver, asked, health.clone());

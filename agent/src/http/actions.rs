@@ -4,7 +4,8 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde_json::{Value, json};
 
 use super::{Api, error::ApiError, loopback::FromLoopback};
-use crate::node::{Core, Input, Request};
+use crate::drivers::Request;
+use contiv_node::{Core, Input};
 
 /// Confirms held deletions. 200 if there are none.
 pub(super) async fn confirm_deletions(

@@ -9,11 +9,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::error::ApiError;
 use crate::{
     counters::ConnectionCounters,
+    drivers::{Question, Request},
     health::HealthCheckQuestions,
     logging::LogLevel,
     metrics::Metrics,
-    node::{Core, Question, Request},
 };
+use contiv_node::Core;
 
 /// How long a request waits for the node core, or for a renderer.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(3);

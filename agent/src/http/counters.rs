@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, error::ApiError};
-use crate::{counters::ServiceConnections, metrics::ServiceSizes, node::Core};
+use crate::counters::ServiceConnections;
+use contiv_node::Core;
+use contiv_node::metrics::ServiceSizes;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,7 +8,7 @@ use axum::{
 use serde_json::json;
 use thiserror::Error;
 
-use crate::node::PodNotAdded;
+use contiv_node::PodNotAdded;
 
 /// Why a request failed.
 #[derive(Debug, Error)]

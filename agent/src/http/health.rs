@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use serde_json::{Value, json};
 
 use super::{Api, error::ApiError};
-use crate::node::{Core, RendererView};
+use contiv_node::{Core, RendererView};
 
 pub(super) async fn liveness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let status = api.query(Core::status).await?;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::Deserialize;
 
-use crate::node::{Core, Record};
+use contiv_node::{Core, Record};
 
 /// The arguments of `/controller/event-history`. Where several are given, the first of them in the order below counts,
 /// as in Contiv: `seq-num`; `since` and `until`; `from` and `to`; `first`; `last`.

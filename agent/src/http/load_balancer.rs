@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use contiv_node::health::ProxyHealth;
 use std::io;
 
 use axum::{
@@ -19,7 +20,7 @@ use tokio::{net::TcpListener, sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Api, error, serve_router};
-use crate::{health::ProxyHealth, node::Core};
+use contiv_node::Core;
 
 #[derive(Debug, Clone)]
 struct Source {
@@ -62,7 +63,7 @@ pub async fn serve_load_balancers(
 async fn healthz(State(source): State<Source>) -> Response {
     let node_eligible = source.proxy.borrow().node_eligible;
     let answer = source.answer(Some(node_eligible)).await;
-    if let Some(kube_proxy) = &source.api.metrics.kube_proxy {
+    if let Some(kube_proxy) = source.api.metrics.node.kube_proxy() {
         kube_proxy.count_healthz(answer.status().as_u16());
     }
     answer
@@ -71,7 +72,7 @@ async fn healthz(State(source): State<Source>) -> Response {
 /// Whether the agent should be restarted; the node's state does not matter.
 async fn livez(State(source): State<Source>) -> Response {
     let answer = source.answer(None).await;
-    if let Some(kube_proxy) = &source.api.metrics.kube_proxy {
+    if let Some(kube_proxy) = source.api.metrics.node.kube_proxy() {
         kube_proxy.count_livez(answer.status().as_u16());
     }
     answer

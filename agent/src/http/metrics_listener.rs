@@ -20,10 +20,11 @@ use super::{
     error, scrape,
     serve_router::{serve_router, serve_router_over_tls},
 };
-use crate::{metrics::KubeProxyMetrics, tls::ServerCertificate};
+use crate::tls::ServerCertificate;
+use contiv_node::metrics::KubeProxyMetrics;
 
 fn router(api: Api, scrape_guard: Arc<ScrapeGuard>) -> Router {
-    let mode = api.metrics.kube_proxy.as_ref().map(KubeProxyMetrics::mode);
+    let mode = api.metrics.node.kube_proxy().map(KubeProxyMetrics::mode);
     let guarded = Router::new()
         .route("/metrics", get(scrape::metrics))
         .fallback(error::no_such_path)

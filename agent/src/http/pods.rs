@@ -17,7 +17,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Api, error::ApiError, loopback::FromLoopback, views::bad_request};
-use crate::node::{Input, Request};
+use crate::drivers::Request;
+use contiv_node::Input;
 
 /// Longer waits would exceed the timeout of all requests.
 const MAX_WAIT: Duration = Duration::from_secs(25);

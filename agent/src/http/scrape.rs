@@ -22,7 +22,7 @@ pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
         .query(move |core| metrics.set_state(core, Instant::now()))
         .await;
     if let Ok(off) = api.forwarding_off().await {
-        api.metrics.sizes.set_forwarding_off(&off);
+        api.metrics.node.set_forwarding_off(&off);
     }
     let services = &api.metrics.services;
     if services.bound() > 0

@@ -87,7 +87,7 @@ async fn error(harness: &Harness, path: &str) -> (StatusCode, String) {
     )
 }
 
-pub(super) async fn ready(renderers: Vec<crate::node::RendererSpec>) -> Harness {
+pub(super) async fn ready(renderers: Vec<crate::drivers::RendererSpec>) -> Harness {
     let harness = Harness::start(renderers, vec![web()]);
     harness
         .renderer("dry-run", |view| view.state == "idle")
@@ -400,7 +400,7 @@ async fn stopping_agent_answers_that_it_stops() {
     let harness = ready(vec![]).await;
     harness
         .requests
-        .send(crate::node::Request::Shutdown)
+        .send(crate::drivers::Request::Shutdown)
         .await
         .unwrap();
     let (status, reason) = error(&harness, "/liveness").await;

@@ -18,7 +18,7 @@ use contiv_renderer::ForwardingOff;
 use serde::Deserialize;
 
 use super::{Api, error::ApiError};
-use crate::node::{Caveat, Core};
+use contiv_node::{Caveat, Core};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -17,10 +17,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::{Api, api::ANSWER_LIMIT, error::ApiError, history_query::HistoryQuery};
-use crate::{
-    health::HealthCheckView,
-    node::{Core, Quarantined, RendererView, Request, Status, Warning},
-};
+use crate::{drivers::Request, health::HealthCheckView};
+use contiv_node::{Core, Quarantined, RendererView, Status, Warning};
 
 /// The status, and the settings of the machine that it needs.
 #[derive(Debug, Serialize)]

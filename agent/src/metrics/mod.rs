@@ -1,54 +1,31 @@
 //! The metrics for Prometheus. One struct for each concern; sizes are set when they are read.
 
 mod controller;
-mod events;
 mod exposition;
-mod kube_proxy;
 mod process;
-mod renderers;
-mod service_sizes;
 mod services;
-mod sizes;
-mod value;
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, time::Instant};
 
-use contiv_model::{Families, ServiceId};
+use contiv_model::ServiceId;
+use contiv_node::{Core, message::Metric, metrics::NodeMetrics};
 use prometheus_client::registry::Registry;
 
 use crate::counters::ServiceConnections;
-use crate::node::{
-    Core, MetricSink,
-    message::{Extent, Metric},
-};
+use crate::drivers::MetricSink;
 
 pub use controller::ControllerMetrics;
-pub use events::EventMetrics;
 pub use exposition::Exposition;
-pub use kube_proxy::KubeProxyMetrics;
-pub use renderers::RendererMetrics;
-pub use service_sizes::{LostFrontend, ServiceSizes};
 pub use services::ServiceMetrics;
-pub use sizes::SizeMetrics;
 
 /// All metrics, and their text.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Events.
-    pub events: EventMetrics,
-    /// Calls of renderers.
-    pub renderers: RendererMetrics,
-    /// Numbers of objects.
-    pub sizes: SizeMetrics,
+    /// Those of the node.
+    pub node: NodeMetrics,
     /// Usage of single services.
     pub services: ServiceMetrics,
-    /// Metrics with the names of kube-proxy, if configured.
-    pub kube_proxy: Option<KubeProxyMetrics>,
 }
 
 impl Metrics {
@@ -58,71 +35,36 @@ impl Metrics {
         process::register(&mut registry);
         let ours = registry.sub_registry_with_prefix("contiv");
         process::register_build(ours);
-        let events = EventMetrics::register(ours);
-        let renderers = RendererMetrics::register(ours);
-        let sizes = SizeMetrics::register(ours);
+        let node = NodeMetrics::register(ours);
         let services = ServiceMetrics::register(service_counters, ours);
         Self {
             registry,
-            events,
-            renderers,
-            sizes,
+            node,
             services,
-            kube_proxy: None,
         }
     }
 
     /// Adds the metrics of kube-proxy, for the renderer of this node's traffic.
     #[must_use]
     pub fn with_kube_proxy(mut self, traffic_renderer: &str) -> Self {
-        self.kube_proxy = Some(KubeProxyMetrics::register(
-            traffic_renderer.into(),
-            &mut self.registry,
-        ));
+        self.node
+            .add_kube_proxy(traffic_renderer, &mut self.registry);
         self
     }
 
     /// Metrics with an example of every label, so that the reference documentation lists all of them.
     pub fn with_examples() -> Self {
         let metrics = Self::new(1).with_kube_proxy("nftables");
-        let renderer: Arc<str> = "nftables".into();
-        let extent = |is_full| Extent {
-            is_full,
-            families: Families::ALL,
-        };
-        for metric in [
-            Metric::Event("change"),
-            Metric::Renderer(Arc::clone(&renderer)),
-            Metric::Queued(Families::ALL),
-            Metric::Applied(Arc::clone(&renderer), Duration::ZERO, extent(true)),
-            Metric::Applied(Arc::clone(&renderer), Duration::ZERO, extent(false)),
-            Metric::Programmed {
-                renderer: Arc::clone(&renderer),
-                since_receipt: Some(Duration::ZERO),
-                since_trigger: Some(Duration::ZERO),
-                families: Families::ALL,
-            },
-            Metric::Verified(Arc::clone(&renderer), 0),
-        ] {
-            metrics.count(&metric);
-        }
-        metrics.renderers.create_gauges(&renderer);
+        metrics.node.count_examples();
         metrics
             .services
             .set(&[ServiceConnections::none(ServiceId::new("shop", "web"))]);
-        if let Some(kube_proxy) = &metrics.kube_proxy {
-            kube_proxy.set_examples();
-        }
         metrics
     }
 
     /// Sets the gauges that are functions of the node's state.
     pub fn set_state(&self, core: &Core, now: Instant) {
-        self.sizes.set(&core.status(), &ServiceSizes::of(core));
-        self.renderers.set(&core.renderers(now));
-        if let Some(kube_proxy) = &self.kube_proxy {
-            kube_proxy.set(core);
-        }
+        self.node.set_state(core, now);
     }
 
     /// All metrics in this format.
@@ -136,19 +78,16 @@ impl Metrics {
 
 impl MetricSink for Metrics {
     fn count(&self, metric: &Metric) {
-        match metric {
-            Metric::Event(kind) => self.events.count(kind),
-            Metric::StoreRepair(inconsistency) => self.events.count_repair(*inconsistency),
-            _ => self.renderers.count(metric),
-        }
-        if let Some(kube_proxy) = &self.kube_proxy {
-            kube_proxy.count(metric);
-        }
+        self.node.count(metric);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use contiv_model::Families;
+    use contiv_node::message::Extent;
     use contiv_renderer::nftables::counters::RefusalReason;
     use contiv_store::Inconsistency;
 

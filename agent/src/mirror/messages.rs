@@ -2,49 +2,14 @@
 
 use std::{collections::BTreeSet, io};
 
-use contiv_store::{Batch, MirrorSummary, PackedEntries, Saved, mirror::log::List};
-
-/// The saved content.
-#[derive(Debug)]
-pub enum Saving {
-    /// All entries of a list, except for those of the keys in `keep`: their earlier saved values stay.
-    List {
-        /// The revision of the list.
-        revision: i64,
-        /// All of them. They are logged in the order of their keys.
-        entries: PackedEntries,
-        /// The exceptions: the store has unusable values for them, or nothing.
-        keep: BTreeSet<String>,
-    },
-    /// Changes, all of them usable.
-    Apply(Batch),
-}
+use contiv_node::message::Saving;
+use contiv_store::{Batch, mirror::log::List};
 
 /// A message to the first thread.
 #[derive(Debug)]
 pub(super) enum Job {
     Save(Saving),
     Load,
-}
-
-/// A report of the threads.
-#[derive(Debug)]
-pub enum MirrorReport {
-    /// How much was saved when the agent started. Sent once.
-    Summary(MirrorSummary),
-    /// The saved content, in answer to `Load`; none if nothing is saved, or it cannot be read.
-    Loaded(Option<Saved>),
-    /// Everything up to this revision is saved.
-    Written {
-        /// The revision.
-        revision: i64,
-        /// Later changes were dropped because the disk was too slow: everything must be saved again.
-        is_behind: bool,
-    },
-    /// Nothing can be saved at the moment.
-    Failed(String),
-    /// After a failed write the mirror can be written again: everything must be saved again.
-    CaughtUp,
 }
 
 /// A message of the first thread to the second.

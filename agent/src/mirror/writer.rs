@@ -15,9 +15,10 @@ use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 use super::{
-    messages::{MirrorReport, Work, size},
+    messages::{Work, size},
     pending::Pending,
 };
+use contiv_node::message::MirrorReport;
 
 /// The least time between two writes: several changes of a key meanwhile are written once.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);

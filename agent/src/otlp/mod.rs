@@ -20,8 +20,9 @@ use tracing::{info, warn};
 
 use crate::{
     config::Config,
-    node::{Outcome, Question, Record, Request},
+    drivers::{Question, Request},
 };
+use contiv_node::{Outcome, Record};
 use spans::{Clock, spans};
 
 /// The polling interval of the history.

@@ -16,7 +16,7 @@ use opentelemetry::{
 };
 use opentelemetry_sdk::trace::{IdGenerator, SpanData, SpanEvents, SpanLinks};
 
-use crate::node::{Outcome, Record};
+use contiv_node::{Outcome, Record};
 
 /// The monotonic and the wall clock, read at the same time.
 #[derive(Debug, Clone, Copy)]

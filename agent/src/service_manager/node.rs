@@ -8,7 +8,8 @@ use tokio::{
 };
 
 use super::{ProcessStatus, STATUS_QUERY_INTERVAL, status_line};
-use crate::node::{Question, RendererView, Request};
+use crate::drivers::{Question, Request};
+use contiv_node::RendererView;
 
 /// Asks the node; none if it has ended.
 pub(crate) async fn node_status(requests: mpsc::Sender<Request>) -> Option<ProcessStatus> {

@@ -1,9 +1,7 @@
 //! The status line of `systemctl status`.
 
-use crate::{
-    controllers::Leadership,
-    node::{RendererView, Status},
-};
+use crate::controllers::Leadership;
+use contiv_node::{RendererView, Status};
 
 /// The state of the agent: the most urgent of those that apply.
 pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {

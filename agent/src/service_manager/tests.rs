@@ -15,9 +15,10 @@ use super::*;
 use crate::{
     config::{ControllerName, controller::ControllerConfig},
     controllers::{Observer, Report, Reports},
-    node::{Input, Request},
+    drivers::Request,
     test_support::{Harness, Mode, TestRenderer, service, snapshot},
 };
+use contiv_node::Input;
 
 /// A service manager that records its messages, a word for each.
 fn recorded() -> (ServiceManager, UnboundedReceiver<String>) {

@@ -1,5 +1,6 @@
 //! A node core with a scripted store.
 
+use contiv_node::health::ProxyHealth;
 use std::{
     path::Path,
     sync::Arc,
@@ -22,14 +23,14 @@ use tokio::{
 
 use crate::{
     counters::ConnectionCounters,
-    health::{self, HealthCheckQuestions, ProxyHealth},
+    drivers::{Node, NodeConfig, Question, RendererSpec, Request, StoreFeedEnded},
+    health::{self, HealthCheckQuestions},
     http::Api,
     logging::LogLevel,
     metrics::Metrics,
-    node::{
-        Core, CoreConfig, GuardConfig, HistoryLimits, Node, NodeConfig, Question, Record,
-        RendererSpec, RendererView, Request, Status, StoreFeedEnded, VerificationConfig,
-    },
+};
+use contiv_node::{
+    Core, CoreConfig, GuardConfig, HistoryLimits, Record, RendererView, Status, VerificationConfig,
 };
 
 /// After this real time, a test stops waiting.

@@ -11,7 +11,7 @@ use futures::executor::block_on;
 use tokio::sync::{broadcast, mpsc, watch};
 
 use super::harness::TEST_TIMEOUT;
-use crate::node::RendererSpec;
+use crate::drivers::RendererSpec;
 
 /// How the renderer's next calls behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! - [`ApiServer`] is an API server of Kubernetes in memory, over real HTTP.
 //! - [`Proxy`] is a wire that can be cut; [`Authority`] makes the certificates of both ends.
 //! - [`ReservedPort`] is a port for a server that starts later, or never.
-//! - [`deliveries`] awaits what a feed delivers.
+//! - [`stored`] makes stored values; [`deliveries`] awaits what a feed delivers.
 
 mod authority;
 pub mod deliveries;
@@ -19,6 +19,7 @@ mod memory;
 mod proxy;
 mod reserved_port;
 mod server_process;
+pub mod stored;
 
 pub use authority::Authority;
 pub use etcd::{Etcd, EtcdBackup, EtcdOptions};

@@ -13,12 +13,12 @@ use serde_json::Value;
 use crate::workspace;
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("contiv-proto", &[]),
     ("contiv-model", &["contiv-proto"]),
     ("contiv-model-testing", &["contiv-model", "contiv-proto"]),
     ("contiv-store", &["contiv-proto"]),
-    ("contiv-store-testing", &["contiv-store"]),
+    ("contiv-store-testing", &["contiv-store", "contiv-proto"]),
     ("contiv-allocator", &[]),
     ("contiv-controller", &["contiv-store"]),
     (
@@ -45,8 +45,19 @@ const ARROWS: [(&str, &[&str]); 19] = [
         &["contiv-renderer", "contiv-model"],
     ),
     (
+        "contiv-node",
+        &[
+            "contiv-external-workloads",
+            "contiv-renderer",
+            "contiv-store",
+            "contiv-model",
+            "contiv-proto",
+        ],
+    ),
+    (
         "contiv-agent",
         &[
+            "contiv-node",
             "contiv-allocator",
             "contiv-renderer",
             "contiv-connector",
@@ -61,7 +72,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     (
         "contiv-sim",
         &[
-            "contiv-agent",
+            "contiv-node",
             "contiv-renderer",
             "contiv-store",
             "contiv-model",

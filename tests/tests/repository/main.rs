@@ -7,7 +7,6 @@ mod hosted;
 mod hosts;
 mod imports;
 mod mutants;
-mod purity;
 mod units;
 mod untested;
 mod words;

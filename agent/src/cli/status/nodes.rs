@@ -10,16 +10,14 @@ use super::{
     overview::Overview,
     text::{ago, cut, drift_problem},
 };
-use crate::{
-    cli::{
-        color::TextStyle,
-        events::milliseconds,
-        latency::Latency,
-        table::{Cell, Table},
-        views::{LostFrontendView, RendererStateView},
-    },
-    plural::counted,
+use crate::cli::{
+    color::TextStyle,
+    events::milliseconds,
+    latency::Latency,
+    table::{Cell, Table},
+    views::{LostFrontendView, RendererStateView},
 };
+use contiv_node::plural::counted;
 
 /// The columns of every table.
 const COLUMNS: [&str; 7] = [

@@ -17,8 +17,8 @@ use crate::{
         },
     },
     health::AgentHealth,
-    plural::counted,
 };
+use contiv_node::plural::counted;
 
 /// How many problems are shown.
 const MAX_PROBLEMS: usize = 3;

@@ -14,10 +14,8 @@ use contiv_renderer::{
     route::{RouteOptions, RouteVerifier},
 };
 
-use crate::{
-    cli::{nft, program, version},
-    plural::counted,
-};
+use crate::cli::{nft, program, version};
+use contiv_node::plural::counted;
 
 /// Kernel settings that affect packets of services.
 const SETTINGS: [&str; 13] = [

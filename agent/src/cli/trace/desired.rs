@@ -8,17 +8,15 @@ use contiv_model::{Flow, Processor};
 use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::{
-    cli::{
-        Terminal,
-        agent_argument::AgentArgument,
-        input::{self, print_findings},
-        node_settings::NodeSettings,
-        offline::{DesiredState, desired_state},
-        views::{QuarantinedView, RendererStateView, ServiceView},
-    },
-    node::Explanation,
+use crate::cli::{
+    Terminal,
+    agent_argument::AgentArgument,
+    input::{self, print_findings},
+    node_settings::NodeSettings,
+    offline::{DesiredState, desired_state},
+    views::{QuarantinedView, RendererStateView, ServiceView},
 };
+use contiv_node::Explanation;
 
 /// For a query that fails.
 const HINT: &str = "failed to query the agent; to read manifests instead, use -f";

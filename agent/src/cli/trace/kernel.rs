@@ -14,7 +14,8 @@ use contiv_renderer::{
 use serde::Serialize;
 
 use super::desired::Source;
-use crate::{cli::views::RendererStateView, node::Explanation};
+use crate::cli::views::RendererStateView;
+use contiv_node::Explanation;
 
 /// A change may be in progress between the agent and the kernel. It takes milliseconds, unless something is wrong.
 const MAX_ATTEMPTS: usize = 5;

@@ -1,5 +1,6 @@
 //! One health check on one address.
 
+use contiv_node::health::{LocalEndpoints, ProxyHealth};
 use std::{io, net::SocketAddr, sync::Arc};
 
 use axum::{Router, extract::State, response::Response};
@@ -15,10 +16,7 @@ use tokio_util::{
 };
 
 use super::answer::answer;
-use crate::{
-    connections::{Connections, open_files_limit},
-    health::{LocalEndpoints, ProxyHealth},
-};
+use crate::connections::{Connections, open_files_limit};
 
 /// A listener and the task that serves it. Both end when it is dropped.
 #[derive(Debug)]

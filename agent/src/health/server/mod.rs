@@ -10,6 +10,7 @@ mod served;
 #[cfg(test)]
 mod tests;
 
+use contiv_node::health::{HealthCheck, HealthUpdate, ProxyHealth};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
@@ -23,7 +24,6 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{HealthCheck, HealthUpdate, ProxyHealth};
 use crate::connections::Connections;
 use listener::{Listener, SharedListeners};
 use served::ServedHealthCheck;

@@ -1,5 +1,6 @@
 //! One service with a health check: its port, its content, and its listeners.
 
+use contiv_node::health::{HealthCheck, LocalEndpoints};
 use std::{collections::BTreeMap, net::IpAddr};
 
 use contiv_model::ServiceId;
@@ -7,7 +8,6 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::listener::Listener;
-use crate::health::{HealthCheck, LocalEndpoints};
 
 /// A service whose health check is served.
 #[derive(Debug)]

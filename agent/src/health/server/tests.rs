@@ -4,6 +4,7 @@ use std::{
 };
 
 use contiv_model::ServiceId;
+use contiv_node::health::LocalEndpoints;
 use contiv_store_testing::ReservedPort;
 use serde_json::json;
 use tokio::{
@@ -13,7 +14,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    health::{self, HealthCheckQuestions, HealthOutputs, LocalEndpoints},
+    health::{self, HealthCheckQuestions, HealthOutputs},
     test_support::{Answer, get, loopback},
 };
 
@@ -46,7 +47,7 @@ impl Running {
         let health = ProxyHealth {
             in_sync,
             unapplied_since: None,
-            ..ProxyHealth::starting()
+            ..ProxyHealth::starting(Instant::now().into_std())
         };
         self.outputs.proxy.send_replace(health);
     }

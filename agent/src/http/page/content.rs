@@ -8,9 +8,9 @@ use contiv_renderer::ForwardingOff;
 use crate::{
     counters::ServiceConnections,
     health::{AgentHealth, HealthFacts, is_failing},
-    metrics::ServiceSizes,
-    node::{Quarantined, Record, RendererView, Status, Warning},
 };
+use contiv_node::metrics::ServiceSizes;
+use contiv_node::{Quarantined, Record, RendererView, Status, Warning};
 
 /// The content of the page.
 pub(super) struct Content {

@@ -17,7 +17,8 @@ use self::{
     html::{Page, escape},
 };
 use super::{Api, error::ApiError, history_query::HistoryQuery};
-use crate::{metrics::ServiceSizes, node::Core};
+use contiv_node::Core;
+use contiv_node::metrics::ServiceSizes;
 
 /// How many of the newest events are plotted.
 const PLOTTED_EVENTS: usize = 200;

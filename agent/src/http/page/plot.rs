@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Page, escape};
-use crate::node::{Outcome, Record};
+use contiv_node::{Outcome, Record};
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 90.0;

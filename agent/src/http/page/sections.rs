@@ -10,13 +10,9 @@ use super::{
     Content, Page, escape,
     html::{Cell, Raw, colored},
 };
-use crate::{
-    counters::ServiceConnections,
-    health::AgentHealth,
-    http::ENDPOINTS,
-    node::{Outcome, Quarantined, Record, RendererView, Warning},
-    plural::counted,
-};
+use crate::{counters::ServiceConnections, health::AgentHealth, http::ENDPOINTS};
+use contiv_node::plural::counted;
+use contiv_node::{Outcome, Quarantined, Record, RendererView, Warning};
 
 /// How many services are shown; all are available as JSON.
 const MAX_SERVICES: usize = 200;

@@ -3,7 +3,8 @@ use contiv_renderer::InterfaceKind;
 use serde_json::json;
 
 use super::*;
-use crate::node::{Input, Request};
+use crate::drivers::Request;
+use contiv_node::Input;
 
 #[tokio::test]
 async fn pod_is_attached_seen_and_detached() {

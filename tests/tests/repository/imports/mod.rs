@@ -30,7 +30,7 @@ const LAYERS: &[&[&str]] = &[
         "process",
         "service_manager",
     ],
-    &["controllers", "node"],
+    &["controllers", "drivers"],
     &["config", "health", "mirror"],
     &[
         "capabilities",
@@ -38,7 +38,6 @@ const LAYERS: &[&[&str]] = &[
         "counters",
         "environment",
         "logging",
-        "plural",
         "round_trip",
         "state_dir",
         "tls",
