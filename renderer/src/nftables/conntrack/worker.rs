@@ -14,6 +14,7 @@ use std::{
 };
 
 use contiv_model::{ContivService, Families, Protocol, ServiceChange};
+use nix::time::{ClockId, clock_gettime};
 
 use super::{
     attempts::AttemptTable,
@@ -31,24 +32,24 @@ use crate::{
     nftables::Family,
 };
 
-/// After a search the thread rests this many times as long as the search took, so that constant change on a node with millions
-/// of flows costs at most a fifth of one core.
+/// After a search the thread rests this many times the processor time of the search, so that constant change on a node with
+/// millions of flows costs at most a fifth of one core.
 const REST_FACTOR: u32 = 4;
 const MAX_REST: Duration = Duration::from_secs(1);
 /// How long unanswered connections are collected before a search: their clients try again after a second. A search takes ten
 /// milliseconds even without any flow, if the kernel's hash table has 262,144 buckets: it visits all of them.
 const GATHER_DELAY: Duration = Duration::from_millis(50);
-/// After a search the next one that is only about unanswered connections waits this many times as long as the search took: one
-/// search costs as much as a hundred single changes, so constant change would pay for little else. So searches take 0.4 % of
+/// After a search the next one that is only about unanswered connections waits this many times its processor time: one search
+/// costs as much as a hundred single changes, so constant change would pay for little else. So searches take 0.4 % of
 /// a processor. A first change after a quiet time does not wait for it.
 const GATHER_FACTOR: u32 = 250;
 /// The limits of this wait.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_INTERVAL: Duration = Duration::from_millis(2500);
-/// A survey is a search that visits connections in use too, to find drained ones. The next one waits this many times as long as it
-/// took, so that surveys take at most 1 % of a processor.
+/// A survey is a search that visits connections in use too, to find drained ones. The next one waits this many times its processor
+/// time, so that surveys take at most 1 % of a processor.
 const SURVEY_FACTOR: u32 = 100;
-/// The longest wait after backends were removed. So surveys cost more only where one takes longer than 100 ms, for some 300,000
+/// The longest wait after backends were removed. So surveys cost more only where one takes more than 100 ms, for some 300,000
 /// flows, and backends are removed all the time.
 const MAX_SURVEY_INTERVAL: Duration = Duration::from_secs(10);
 /// How soon at most it is noticed that drained connections have ended, if nothing else happens.
@@ -113,6 +114,17 @@ impl Worker {
             attempts,
             has_failed: false,
         }
+    }
+
+    /// Searches while programming knows of it. Returns the processor time of the search: while others have the processor, it takes
+    /// longer, but it costs no more, and the next one is due as soon.
+    fn search_beside_programming(&mut self, is_survey: bool) -> Duration {
+        let seqlock = Arc::clone(&self.seqlock);
+        seqlock.search(|| {
+            let start = processor_time();
+            self.search(is_survey);
+            processor_time().saturating_sub(start)
+        })
     }
 
     /// Searches the flows of each family and protocol concerned. A flow that cannot be deleted is left to its timeout.
@@ -269,18 +281,23 @@ impl Worker {
     }
 }
 
+/// The processor time of this thread.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
 /// When the unanswered connections that were collected since now are searched for. `last_search` is the end of the last search, and
-/// how long it took.
+/// its processor time.
 fn gather_until(now: Instant, last_search: Option<(Instant, Duration)>) -> Instant {
-    let interval = |took: Duration| (took * GATHER_FACTOR).clamp(MIN_INTERVAL, MAX_INTERVAL);
-    let next = last_search.map_or(now, |(end, took)| end + interval(took));
+    let interval = |cost: Duration| (cost * GATHER_FACTOR).clamp(MIN_INTERVAL, MAX_INTERVAL);
+    let next = last_search.map_or(now, |(end, cost)| end + interval(cost));
     next.max(now + GATHER_DELAY)
 }
 
-/// When connections in use may be visited again. `last_survey` is the end of the last time, and how long it took.
+/// When connections in use may be visited again. `last_survey` is the end of the last time, and its processor time.
 fn survey_after(last_survey: Option<(Instant, Duration)>) -> Option<Instant> {
-    let interval = |took: Duration| (took * SURVEY_FACTOR).clamp(MIN_INTERVAL, MAX_SURVEY_INTERVAL);
-    last_survey.map(|(end, took)| end + interval(took))
+    let interval = |cost: Duration| (cost * SURVEY_FACTOR).clamp(MIN_INTERVAL, MAX_SURVEY_INTERVAL);
+    last_survey.map(|(end, cost)| end + interval(cost))
 }
 
 impl BackgroundTask for Worker {
@@ -298,19 +315,14 @@ impl BackgroundTask for Worker {
             let is_survey = survey_after(last_survey).is_none_or(|after| now >= after);
             if !self.state.next.is_empty() || is_survey && self.state.needs_survey(now, last_survey)
             {
-                let seqlock = Arc::clone(&self.seqlock);
-                let took = seqlock.search(|| {
-                    let start = Instant::now();
-                    self.search(is_survey);
-                    start.elapsed()
-                });
+                let cost = self.search_beside_programming(is_survey);
                 let end = Instant::now();
-                last_search = Some((end, took));
+                last_search = Some((end, cost));
                 if is_survey {
                     last_survey = last_search;
                 }
                 self.end_drained_flows();
-                self.pause(end + (took * REST_FACTOR).min(MAX_REST), |_| false);
+                self.pause(end + (cost * REST_FACTOR).min(MAX_REST), |_| false);
             } else {
                 self.end_drained_flows();
             }
@@ -325,8 +337,7 @@ impl BackgroundTask for Worker {
     fn step(&mut self) -> bool {
         let is_open = self.state.handle_pending_requests(&self.requests);
         if !self.state.next.is_empty() {
-            let seqlock = Arc::clone(&self.seqlock);
-            seqlock.search(|| self.search(true));
+            self.search_beside_programming(true);
         }
         self.end_drained_flows();
         is_open
@@ -374,8 +385,8 @@ impl State {
 
     /// True if there may be drained connections that are not known, or if it is time to see whether the known ones go on.
     fn needs_survey(&self, now: Instant, last_survey: Option<(Instant, Duration)>) -> bool {
-        let interval = |took: Duration| (took * SURVEY_FACTOR).max(DRAINED_INTERVAL);
-        let is_over = last_survey.is_none_or(|(end, took)| now >= end + interval(took));
+        let interval = |cost: Duration| (cost * SURVEY_FACTOR).max(DRAINED_INTERVAL);
+        let is_over = last_survey.is_none_or(|(end, cost)| now >= end + interval(cost));
         !self.unsurveyed.is_empty() || !self.drained.is_empty() && is_over
     }
 
@@ -459,12 +470,77 @@ mod search_tests;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::sync_channel;
+    use std::{io, sync::mpsc::sync_channel};
 
     use contiv_model::{Backend, ServiceId, ServicePort};
 
     use super::*;
-    use crate::nftables::conntrack::flow::Identity;
+    use crate::{
+        kernel::{NetlinkProtocol, NetlinkSocket, Subscription},
+        nftables::conntrack::flow::Identity,
+    };
+
+    /// A kernel that lets wait, and then refuses.
+    #[derive(Debug)]
+    struct SlowKernel;
+
+    impl Kernel for SlowKernel {
+        fn connect(&self, _: NetlinkProtocol) -> io::Result<Box<dyn NetlinkSocket>> {
+            thread::sleep(Duration::from_millis(100));
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn listen(&self, _: NetlinkProtocol, _: &[u32], _: u32) -> io::Result<Subscription> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn setting(&self, _: &str) -> io::Result<String> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn set_setting(&self, _: &str, _: &str) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn settings(&self, _: &str) -> io::Result<Vec<String>> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn spawn(&self, _: &str, _: Box<dyn BackgroundTask>) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    #[test]
+    fn search_that_waits_costs_only_its_processor_time() {
+        let (_queue, requests) = sync_channel(8);
+        let (kernel, seqlock) = (Arc::new(SlowKernel), Arc::default());
+        let mut worker = Worker::new(kernel, requests, seqlock, Arc::default(), None);
+        let service = ContivService {
+            cluster_ips: [IpAddr::from([10, 96, 0, 1])].into(),
+            ports: vec![ServicePort {
+                port: 80,
+                protocol: Protocol::Udp,
+                name: "".into(),
+                node_port: None,
+                backends: Vec::new(),
+            }],
+            ..ContivService::new(ServiceId::new("default", "web"))
+        };
+        let change = ServiceChange {
+            old: None,
+            new: Some(Arc::new(service)),
+        };
+        let changes = [(ServiceId::new("default", "web"), change)];
+        worker
+            .state
+            .handle_request(Request::Changed(changes.into()));
+        let start = Instant::now();
+        let cost = worker.search_beside_programming(true);
+        let took = start.elapsed();
+        assert!(took > MAX_ATTEMPTS * Duration::from_millis(100), "{took:?}");
+        assert!(cost < took / 4, "a search of {took:?} cost {cost:?}");
+    }
 
     #[test]
     fn first_change_is_searched_at_once_and_later_ones_together() {
