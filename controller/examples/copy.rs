@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = MemoryStore::new();
     let mut manager = Manager::new(store.shared(), Lease::always_leader());
     manager.register(copying()?)?;
-    print!("{}", manager.dependencies().to_mermaid());
+    manager.validate_dependencies()?;
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager.run(stop.clone()));
 

@@ -21,10 +21,10 @@ fn counting(name: &str) -> Result<Controller<u64>, contiv_controller::BuildError
     let name = name.to_owned();
     let first = counters.key("");
     Controller::for_type(&counters)
-        .with_initializer(move |setup| {
+        .with_background(move |context: Context<u64>| {
             let first = first.clone();
             async move {
-                match setup.writer.create(&first, "0").await {
+                match context.writer().create(&first, "0").await {
                     // It exists already.
                     Ok(()) | Err(WriteError::Conflict { .. }) => Ok(()),
                     Err(error) => Err(error.into()),

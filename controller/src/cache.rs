@@ -8,11 +8,9 @@ mod index;
 mod view;
 
 pub use caches::Caches;
-pub(crate) use caches::QueryFn;
 pub(crate) use contents::Contents;
 pub use error::CacheError;
 pub use handle::Cache;
-pub use index::{Index, Labels};
 pub use view::View;
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 //! | module | content |
 //! |---|---|
 //! | [`queue`] | the work queue: deduplicated, delayed, retried, debounced keys, with draining and metrics |
-//! | [`resource`] | types of stored objects, the objects and their events |
-//! | [`reflector`], [`cache`] | lists and watches all objects of one type into a cache with indexes |
+//! | [`resource`] | types of stored objects with their indexes, the objects and their events |
+//! | [`reflector`], [`cache`] | lists and watches all objects of one type into a cache |
 //! | [`mapper`] | maps an object to the keys of the objects that depend on it |
 //! | [`controller`] | the builder, the reconciler and its context |
 //! | [`callbacks`] | controllers written as callbacks for present and for deleted objects |
@@ -18,7 +18,6 @@
 //! | [`lease`] | which process runs singletons: each process, the leader of an election, or the one that a test chooses |
 //! | [`liveness`] | whether a task is alive, for a watchdog |
 //! | [`writer`] | writes that never overwrite a concurrent change and never happen after the lease is lost |
-//! | [`testing`] | controllers without loops, for tests |
 //!
 //! The crate's folder `examples/` has programs to start from; `contiv-store-testing` has a store in memory with seeded faults.
 //! All times are those of tokio's clock, so tests of controllers can pause it.
@@ -38,18 +37,17 @@ pub mod resource;
 pub mod runnable;
 #[cfg(test)]
 mod test_support;
-pub mod testing;
 pub mod writer;
 
-pub use cache::{Cache, CacheError, Caches, Index, Labels};
+pub use cache::{Cache, CacheError, Caches};
 pub use controller::{
-    BuildError, Context, Controller, ControllerBuilder, FirstPass, Outcome, Reconciler,
-    RequeueAfterError, RunError, Status,
+    BuildError, Context, Controller, ControllerBuilder, Outcome, Reconciler, RequeueAfterError,
+    RunError, Status,
 };
 pub use error::BoxError;
 pub use lease::Lease;
 pub use manager::Manager;
-pub use mapper::{Mapper, Transform};
-pub use resource::{Event, Key, Object, ResourceType};
+pub use mapper::Mapper;
+pub use resource::{Event, Index, Key, Labels, Object, ResourceType};
 pub use runnable::{Placement, Run, Runnable, Setup};
 pub use writer::{Fence, Write, WriteError, Writer};

@@ -22,10 +22,9 @@
 //! # }
 //! ```
 
-mod dependencies;
 mod supervisor;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use contiv_store::Store;
 use thiserror::Error;
@@ -41,7 +40,6 @@ use crate::{
     queue::WorkQueueMetrics,
     runnable::{Placement, Runnable},
 };
-pub use dependencies::{Cycle, Dependencies};
 use supervisor::Supervisor;
 
 /// How long work in progress and waiting keys may take when the manager is stopped.
@@ -59,9 +57,14 @@ pub enum ManagerError {
     /// Two controllers each write a type that the other watches, and could trigger each other endlessly.
     #[error(
         "the controllers of {} and {} each watch what the other manages; let one of them manage what both need",
-        .0.one, .0.other
+        .one, .other
     )]
-    Cycle(Cycle),
+    Cycle {
+        /// The first type by name.
+        one: String,
+        /// The second type by name.
+        other: String,
+    },
 }
 
 /// Runs controllers and other [`Runnable`]s: singletons while the lease is held, the others always. They are independent, so a
@@ -141,33 +144,25 @@ impl Manager {
         Ok(())
     }
 
-    /// The dependencies between the types of all controllers.
-    pub fn dependencies(&self) -> Dependencies {
-        let watched = |runnable: &dyn Runnable| -> Vec<(String, String)> {
-            let managed = runnable.managed_type().unwrap_or_default();
-            runnable
-                .watched_types()
-                .into_iter()
-                .map(|of| (of.to_owned(), managed.to_owned()))
-                .collect()
-        };
-        let managed = self
-            .runnables()
-            .filter_map(|runnable| Some(runnable.managed_type()?.to_owned()));
-        let edges = self.runnables().flat_map(watched);
-        Dependencies::new(managed.collect(), edges.collect())
-    }
-
-    /// Checks that no two controllers each watch the other's managed type.
+    /// Checks that no two controllers each watch the other's managed type. Longer cycles are not detected.
     ///
     /// # Errors
     /// [`ManagerError::Cycle`] with the first such pair.
     pub fn validate_dependencies(&self) -> Result<(), ManagerError> {
-        self.dependencies()
-            .cycles()
-            .into_iter()
-            .next()
-            .map_or(Ok(()), |cycle| Err(ManagerError::Cycle(cycle)))
+        let edges: BTreeSet<(&str, &str)> = self
+            .runnables()
+            .filter_map(|runnable| Some((runnable.managed_type()?, runnable.watched_types())))
+            .flat_map(|(managed, watched)| watched.into_iter().map(move |of| (of, managed)))
+            .collect();
+        let mutual = edges
+            .iter()
+            .find(|(one, other)| one < other && edges.contains(&(other, one)));
+        mutual.map_or(Ok(()), |(one, other)| {
+            Err(ManagerError::Cycle {
+                one: (*one).to_owned(),
+                other: (*other).to_owned(),
+            })
+        })
     }
 
     fn runnables(&self) -> impl Iterator<Item = &dyn Runnable> {

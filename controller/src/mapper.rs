@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use crate::{
     BoxError,
-    cache::{CacheError, Caches},
+    cache::Caches,
     resource::{Key, Object, ResourceType},
 };
 
@@ -89,163 +89,20 @@ impl<T: Send + Sync + 'static> Mapper<T> {
         })
     }
 
-    /// Maps to the object whose key `key` returns, if it is in the cache of its type.
-    pub fn cache_get<U: Send + Sync + 'static>(
-        of: &ResourceType<U>,
-        key: impl Fn(&Object<T>) -> Option<Key> + Send + Sync + 'static,
-    ) -> Self {
-        let of = of.clone();
-        Self::new(move |caches, object| {
-            let cache = caches.of(&of)?;
-            Ok::<_, CacheError>(
-                key(object)
-                    .filter(|key| cache.get(key).is_some())
-                    .into_iter()
-                    .collect(),
-            )
-        })
-    }
-
-    /// Maps to all objects of a type with a value in one of its indexes.
-    pub fn cache_list<U: Send + Sync + 'static>(
-        of: &ResourceType<U>,
-        index: &str,
-        value: impl Fn(&Object<T>) -> Vec<String> + Send + Sync + 'static,
-    ) -> Self {
-        Transform::list(of, index, value).then_keys()
-    }
-
-    /// Maps to all objects of a type whose value in one of its indexes is a prefix of the path.
-    pub fn cache_parents<U: Send + Sync + 'static>(
-        of: &ResourceType<U>,
-        index: &str,
-        path: impl Fn(&Object<T>) -> Option<String> + Send + Sync + 'static,
-    ) -> Self {
-        let (of, index) = (of.clone(), index.to_owned());
-        Self::new(move |caches, object| {
-            let Some(path) = path(object) else {
-                return Ok::<_, CacheError>(Vec::new());
-            };
-            Ok(keys(&caches.of(&of)?.view().parents(&index, &path)?))
-        })
-    }
-
-    /// Maps to the keys of all these mappers.
-    pub fn multi(mappers: Vec<Self>) -> Self {
-        let map = move |caches: &Caches, object: &Object<T>| {
-            let mut keys = Vec::new();
-            for mapper in &mappers {
-                keys.extend(mapper.map(caches, object)?);
-            }
-            Ok(keys)
-        };
-        Self { map: Arc::new(map) }
-    }
-
-    /// The keys for one state of an object.
-    ///
-    /// # Errors
-    /// The errors of the mapper.
-    pub fn map(&self, caches: &Caches, object: &Object<T>) -> Result<Vec<Key>, BoxError> {
-        (self.map)(caches, object)
-    }
-
     /// The keys for several states, each once and in order.
     ///
     /// # Errors
     /// The first one of the mapper.
-    pub fn map_all<'a>(
+    pub(crate) fn map_all<'a>(
         &self,
         caches: &Caches,
         states: impl IntoIterator<Item = &'a Arc<Object<T>>>,
     ) -> Result<BTreeSet<Key>, BoxError> {
         let mut keys = BTreeSet::new();
         for state in states {
-            keys.extend(self.map(caches, state)?);
+            keys.extend((self.map)(caches, state)?);
         }
         Ok(keys)
-    }
-}
-
-fn keys<U>(objects: &[Arc<Object<U>>]) -> Vec<Key> {
-    objects
-        .iter()
-        .map(|object| Arc::clone(&object.key))
-        .collect()
-}
-
-type TransformFn<T, U> =
-    dyn Fn(&Caches, &Object<T>) -> Result<Vec<Arc<Object<U>>>, BoxError> + Send + Sync;
-
-/// Maps an object to objects that a mapper can start from: one step of a longer path.
-pub struct Transform<T, U> {
-    transform: Arc<TransformFn<T, U>>,
-}
-
-impl<T, U> fmt::Debug for Transform<T, U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transform").finish_non_exhaustive()
-    }
-}
-
-impl<T: Send + Sync + 'static, U: Send + Sync + 'static> Transform<T, U> {
-    /// Any step.
-    pub fn new<E: Into<BoxError>>(
-        transform: impl Fn(&Caches, &Object<T>) -> Result<Vec<Arc<Object<U>>>, E>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        Self {
-            transform: Arc::new(move |caches, object| {
-                transform(caches, object).map_err(Into::into)
-            }),
-        }
-    }
-
-    /// Maps to all objects of a type with one of these values in one of its indexes.
-    pub fn list(
-        of: &ResourceType<U>,
-        index: &str,
-        values: impl Fn(&Object<T>) -> Vec<String> + Send + Sync + 'static,
-    ) -> Self {
-        let (of, index) = (of.clone(), index.to_owned());
-        Self::new(move |caches, object| {
-            let view = caches.of(&of)?.view();
-            let mut objects = Vec::new();
-            for value in values(object) {
-                objects.extend(view.by_index(&index, &value)?);
-            }
-            Ok::<_, CacheError>(objects)
-        })
-    }
-
-    /// This step, followed by another.
-    pub fn then<V: Send + Sync + 'static>(self, next: Transform<U, V>) -> Transform<T, V> {
-        Transform::new(move |caches, object| {
-            let mut objects = Vec::new();
-            for step in (self.transform)(caches, object)? {
-                objects.extend((next.transform)(caches, &step)?);
-            }
-            Ok::<_, BoxError>(objects)
-        })
-    }
-
-    /// This step, followed by a mapper.
-    pub fn then_map(self, mapper: Mapper<U>) -> Mapper<T> {
-        Mapper::new(move |caches, object| {
-            let steps = (self.transform)(caches, object)?;
-            mapper
-                .map_all(caches, &steps)
-                .map(|keys| keys.into_iter().collect())
-        })
-    }
-
-    /// Maps to the keys of the objects of this step.
-    pub fn then_keys(self) -> Mapper<T> {
-        Mapper::new(move |caches, object| {
-            (self.transform)(caches, object).map(|objects| keys(&objects))
-        })
     }
 }
 

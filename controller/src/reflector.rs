@@ -15,7 +15,7 @@
 //! let store = MemoryStore::new();
 //! store.commit(vec![Operation::Put { key: "/names/1".into(), value: "Ada".into() }]).await?;
 //!
-//! let (mut reflector, cache) = Reflector::start(store.shared(), &names, vec![]);
+//! let (mut reflector, cache) = Reflector::start(store.shared(), &names);
 //! let events = reflector.next().await.expect("the reflector runs");
 //! assert_eq!(events.len(), 1);
 //! assert_eq!(cache.get("/names/1").expect("it was listed").value, "Ada");
@@ -29,7 +29,7 @@ use contiv_store::{Delivery, Feed, FeedEvent, FeedHandle, Store};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    cache::{Cache, Contents, Index},
+    cache::{Cache, Contents},
     resource::{Event, ResourceType},
 };
 
@@ -50,13 +50,9 @@ impl<T> std::fmt::Debug for Reflector<T> {
 
 impl<T: Send + Sync + 'static> Reflector<T> {
     /// Starts to watch a type. Must be called within a tokio runtime.
-    pub fn start(
-        store: Arc<dyn Store>,
-        resource_type: &ResourceType<T>,
-        indexes: Vec<Index<T>>,
-    ) -> (Self, Cache<T>) {
+    pub fn start(store: Arc<dyn Store>, resource_type: &ResourceType<T>) -> (Self, Cache<T>) {
         let (feed, handle) = Feed::start(store, resource_type.prefix());
-        let (contents, cache) = Cache::new(resource_type.clone(), indexes);
+        let (contents, cache) = Cache::new(resource_type.clone());
         (
             Self {
                 feed,

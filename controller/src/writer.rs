@@ -194,14 +194,6 @@ impl Writer {
             .map(drop)
     }
 
-    /// Deletes one object.
-    ///
-    /// # Errors
-    /// As [`Writer::commit`].
-    pub async fn delete<T: Sync>(&self, object: &Object<T>) -> Result<(), WriteError> {
-        self.commit(vec![Write::delete(object)]).await.map(drop)
-    }
-
     fn transactions(&self, writes: Vec<Write>) -> Vec<Transaction> {
         let mut transactions = Vec::new();
         let mut current = self.transaction();

@@ -42,7 +42,7 @@ impl Observer {
                 .map_or(value, |(identity, _)| identity);
             Ok::<_, std::str::Utf8Error>(identity.to_owned())
         });
-        let (mut reflector, holder) = Reflector::start(store, &elections, Vec::new());
+        let (mut reflector, holder) = Reflector::start(store, &elections);
         let task = tokio::spawn(async move { while reflector.next().await.is_some() {} });
         Self {
             lease,

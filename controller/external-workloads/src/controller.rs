@@ -40,7 +40,9 @@ const CONCURRENT_RECONCILIATIONS: usize = 32;
 /// # Errors
 /// Never: this configuration is valid.
 pub fn controller() -> Result<Controller<Service>, BuildError> {
-    let (services, workloads, slices) = (services(), workloads(), slices());
+    let services = services().with_index(selectors());
+    let workloads = workloads().with_index(workload_labels());
+    let slices = slices().with_index(slice_service());
     let tracker = Arc::new(CommitTracker::default());
     let reconciler = SliceReconciler {
         workloads: workloads.clone(),
@@ -50,11 +52,8 @@ pub fn controller() -> Result<Controller<Service>, BuildError> {
     let news = Arc::clone(&tracker);
     Controller::for_type(&services)
         .named(NAME)
-        .with_index(&services, selectors())
         .with_watch_of(&workloads, changes_endpoints, to_services(&services))
-        .with_index(&workloads, workload_labels())
         .with_watch_of(&slices, move |event| is_news(&news, event), to_service())
-        .with_index(&slices, slice_service())
         // Writes of an earlier term are outdated: other instances have written since.
         .on_start(move || tracker.clear())
         .with_retry_budget(RETRY_BUDGET)

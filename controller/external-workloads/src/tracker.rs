@@ -131,7 +131,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reconciliation_waits_for_stale_cache_and_then_fails() {
         let store = MemoryStore::new();
-        let (mut reflector, cache) = Reflector::start(store.shared(), &slices(), Vec::new());
+        let (mut reflector, cache) = Reflector::start(store.shared(), &slices());
         tokio::spawn(async move { while reflector.next().await.is_some() {} });
         let (tracker, web) = (CommitTracker::default(), Key::from("web"));
         tracker.wait_for_cache(&web, &cache).await.unwrap();

@@ -3,16 +3,12 @@
 use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
 
 use super::{Cache, CacheError};
-use crate::resource::{Key, ResourceType};
+use crate::resource::ResourceType;
 
-/// Answers a named question with the keys of objects.
-pub(crate) type QueryFn = Arc<dyn Fn(&Caches, &str) -> Result<Vec<Key>, CacheError> + Send + Sync>;
-
-/// The caches of the types that a controller manages or watches, and its queries. Cheap to clone.
+/// The caches of the types that a controller manages or watches. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Caches {
     by_type: BTreeMap<String, Arc<dyn Any + Send + Sync>>,
-    queries: Arc<BTreeMap<String, QueryFn>>,
 }
 
 impl fmt::Debug for Caches {
@@ -22,13 +18,6 @@ impl fmt::Debug for Caches {
 }
 
 impl Caches {
-    pub(crate) fn new(queries: Arc<BTreeMap<String, QueryFn>>) -> Self {
-        Self {
-            by_type: BTreeMap::new(),
-            queries,
-        }
-    }
-
     pub(crate) fn insert<T: Send + Sync + 'static>(
         &mut self,
         resource_type: &ResourceType<T>,
@@ -53,18 +42,5 @@ impl Caches {
         cache.ok_or_else(|| CacheError::NotWatched {
             resource_type: resource_type.name().to_owned(),
         })
-    }
-
-    /// Runs one of the controller's queries.
-    ///
-    /// # Errors
-    /// [`CacheError::NoSuchQuery`], and those of the query.
-    pub fn query(&self, query: &str, argument: &str) -> Result<Vec<Key>, CacheError> {
-        let Some(ask) = self.queries.get(query) else {
-            return Err(CacheError::NoSuchQuery {
-                query: query.to_owned(),
-            });
-        };
-        ask(self, argument)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use contiv_store::{Batch, Change, Entry, Snapshot};
 
-use super::index::{Index, PopulatedIndex};
+use super::index::PopulatedIndex;
 use crate::resource::{Event, Key, Object, ResourceType};
 
 pub(crate) struct Contents<T> {
@@ -21,11 +21,12 @@ pub(crate) struct Contents<T> {
 }
 
 impl<T> Contents<T> {
-    pub(super) fn new(resource_type: ResourceType<T>, indexes: Vec<Index<T>>) -> Self {
+    pub(super) fn new(resource_type: ResourceType<T>) -> Self {
+        let indexes = resource_type.indexes().iter().cloned();
         Self {
+            indexes: indexes.map(PopulatedIndex::new).collect(),
             resource_type,
             objects: BTreeMap::new(),
-            indexes: indexes.into_iter().map(PopulatedIndex::new).collect(),
             problems: BTreeMap::new(),
             revision: None,
             down: None,

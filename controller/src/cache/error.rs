@@ -6,7 +6,9 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CacheError {
     /// Unknown index.
-    #[error("{resource_type} has no index {index:?}; give it one with with_index")]
+    #[error(
+        "{resource_type} has no index {index:?}; give its type one with ResourceType::with_index"
+    )]
     NoSuchIndex {
         /// The name of the type.
         resource_type: String,
@@ -18,12 +20,6 @@ pub enum CacheError {
     NotWatched {
         /// The name of the type.
         resource_type: String,
-    },
-    /// Unknown query.
-    #[error("the controller has no query {query:?}; give it one with with_query")]
-    NoSuchQuery {
-        /// The requested name.
-        query: String,
     },
     /// The reflector of the cache has stopped.
     #[error("the cache of {resource_type} is no longer kept up to date: its reflector has stopped")]

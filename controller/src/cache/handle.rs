@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use tokio::sync::watch;
 
-use super::{CacheError, Contents, Index, View};
+use super::{CacheError, Contents, View};
 use crate::resource::{Object, ResourceType};
 
 /// All objects of one type, kept up to date by a [`Reflector`](crate::reflector::Reflector). Cheap to clone.
@@ -31,11 +31,8 @@ impl<T> fmt::Debug for Cache<T> {
 }
 
 impl<T> Cache<T> {
-    pub(crate) fn new(
-        resource_type: ResourceType<T>,
-        indexes: Vec<Index<T>>,
-    ) -> (watch::Sender<Contents<T>>, Self) {
-        let (sender, contents) = watch::channel(Contents::new(resource_type, indexes));
+    pub(crate) fn new(resource_type: ResourceType<T>) -> (watch::Sender<Contents<T>>, Self) {
+        let (sender, contents) = watch::channel(Contents::new(resource_type));
         (sender, Self { contents })
     }
 
@@ -78,7 +75,8 @@ impl<T> Cache<T> {
         self.contents.borrow().revision
     }
 
-    /// Returns when the cache shows a write of this revision. Only for writes of this type: others may cause no event.
+    /// Returns when the cache shows a write of this revision; with 0, after the first list. Only for writes of this type: others
+    /// may cause no event.
     ///
     /// # Errors
     /// [`CacheError::Ended`].

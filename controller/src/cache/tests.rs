@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
-    resource::{Event, Object},
+    resource::{Event, Index, Object, ResourceType},
     test_support::{labels, texts},
 };
 
@@ -30,7 +30,10 @@ fn cache_of(objects: &[(&str, &str)]) -> (watch::Sender<Contents<String>>, Cache
         Index::labels("labels", |object: &Object<String>| labels(object)),
         Index::selectors("selectors", |object: &Object<String>| Some(labels(object))),
     ];
-    let (sender, cache) = Cache::new(texts("t"), indexes);
+    let texts = indexes
+        .into_iter()
+        .fold(texts("t"), ResourceType::with_index);
+    let (sender, cache) = Cache::new(texts);
     let entries = objects
         .iter()
         .map(|(key, value)| entry(key, value, 1))
@@ -60,25 +63,7 @@ fn objects_are_found_by_key_and_by_index() {
     assert_eq!(cache.get("/t/4"), None);
     assert_eq!(keys(cache.by_index("first", "b")), ["/t/2"]);
     assert_eq!(keys(cache.by_index("all", "b")), ["/t/1", "/t/2"]);
-    assert_eq!(
-        keys(cache.view().by_index_prefix("all", "b")),
-        ["/t/1", "/t/2", "/t/3"]
-    );
-    assert_eq!(
-        keys(cache.view().by_index_prefix("all", "")),
-        ["/t/1", "/t/2", "/t/3"],
-        "each once"
-    );
     assert_eq!(keys(cache.by_index("all", "")), Vec::<String>::new());
-}
-
-#[test]
-fn parents_have_a_value_that_is_a_path_prefix() {
-    let (_sender, cache) = cache_of(&[("/t/1", "/ä/b"), ("/t/2", "/ä/b/c"), ("/t/3", "/x")]);
-    assert_eq!(
-        keys(cache.view().parents("first", "/ä/b/c/d")),
-        ["/t/1", "/t/2"]
-    );
 }
 
 #[test]
@@ -151,17 +136,23 @@ fn missing_index_error_says_how_to_add_it() {
     let view = cache.view();
     for result in [
         cache.by_index("owner", "x"),
-        view.by_index_prefix("owner", "x"),
-        view.parents("owner", "x"),
         view.selected("owner", &labels("a=b")),
         view.selecting("owner", &labels("a=b")),
     ] {
         let error = result.unwrap_err().to_string();
         assert_eq!(
             error,
-            "t has no index \"owner\"; give it one with with_index"
+            "t has no index \"owner\"; give its type one with ResourceType::with_index"
         );
     }
+}
+
+#[test]
+fn unwatched_type_is_an_error_by_name() {
+    assert_eq!(
+        Caches::default().of(&texts("c")).unwrap_err().to_string(),
+        "the controller does not watch c; add a watch of it with with_watch"
+    );
 }
 
 /// Deletes the first, a middle and the last object with one value, and one that does not exist.
@@ -186,11 +177,7 @@ fn deleted_objects_are_removed_from_indexes() {
     });
     assert_eq!(events.len(), 3, "a missing object causes no event");
     assert_eq!(cache.get("/t/1"), None);
-    for found in [
-        cache.by_index("first", "/a"),
-        cache.view().by_index_prefix("all", "/"),
-        cache.view().parents("first", "/a/b"),
-    ] {
+    for found in [cache.by_index("first", "/a"), cache.by_index("all", "/a")] {
         assert_eq!(keys(found), ["/t/2", "/t/4"]);
     }
 }

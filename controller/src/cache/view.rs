@@ -4,11 +4,8 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use tokio::sync::watch;
 
-use super::{
-    CacheError, Contents,
-    index::{Labels, NEXT_LABEL, PopulatedIndex, pair},
-};
-use crate::resource::{Key, Object};
+use super::{CacheError, Contents, index::PopulatedIndex};
+use crate::resource::{Key, Labels, NEXT_LABEL, Object, pair};
 
 /// One state of a cache.
 pub struct View<'a, T> {
@@ -102,35 +99,7 @@ impl<T> View<'_, T> {
             .collect())
     }
 
-    /// The objects with a value that begins with `prefix`, by key.
-    ///
-    /// # Errors
-    /// [`CacheError::NoSuchIndex`].
-    pub fn by_index_prefix(
-        &self,
-        index: &str,
-        prefix: &str,
-    ) -> Result<Vec<Arc<Object<T>>>, CacheError> {
-        let keys: BTreeSet<&Key> = self
-            .index(index)?
-            .below(prefix)
-            .map(|(_, key)| key)
-            .collect();
-        Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
-    }
-
-    /// The objects with a value that is a prefix of `path`: its parents, if values are paths.
-    ///
-    /// # Errors
-    /// [`CacheError::NoSuchIndex`].
-    pub fn parents(&self, index: &str, path: &str) -> Result<Vec<Arc<Object<T>>>, CacheError> {
-        let built = self.index(index)?;
-        let starts = (0..=path.len()).filter_map(|end| path.get(..end));
-        let keys: BTreeSet<&Key> = starts.flat_map(|start| built.keys_with(start)).collect();
-        Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
-    }
-
-    /// The objects of an [`Index::labels`](super::Index::labels) that have all of these labels, by key. An empty selector
+    /// The objects of an [`Index::labels`](crate::Index::labels) that have all of these labels, by key. An empty selector
     /// selects nothing.
     ///
     /// # Errors
@@ -153,7 +122,7 @@ impl<T> View<'_, T> {
         Ok(keys.into_iter().filter_map(|key| self.get(key)).collect())
     }
 
-    /// The objects of an [`Index::selectors`](super::Index::selectors) that select an object with these labels, by key.
+    /// The objects of an [`Index::selectors`](crate::Index::selectors) that select an object with these labels, by key.
     ///
     /// # Errors
     /// [`CacheError::NoSuchIndex`].

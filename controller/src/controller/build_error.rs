@@ -13,7 +13,7 @@ pub enum BuildError {
     },
     /// A type is watched twice.
     #[error(
-        "the controller of {managed} watches {watched} twice; watch it once, with Mapper::multi for several mappers \
+        "the controller of {managed} watches {watched} twice; watch it once, with one mapper that returns the keys of all \
          (the managed type is watched already)"
     )]
     DuplicateWatch {
@@ -29,24 +29,6 @@ pub enum BuildError {
         resource_type: String,
         /// The name of the index.
         index: String,
-    },
-    /// An index is of a type that is not watched.
-    #[error(
-        "index {index:?} is of {resource_type}, which the controller does not watch; add a watch of it with with_watch"
-    )]
-    IndexOfUnwatched {
-        /// The type.
-        resource_type: String,
-        /// The name of the index.
-        index: String,
-    },
-    /// Two queries have one name.
-    #[error("the controller of {managed} has two queries called {query:?}; rename one of them")]
-    DuplicateQuery {
-        /// The managed type.
-        managed: String,
-        /// The name of the query.
-        query: String,
     },
     /// A limit is out of range.
     #[error("the controller of {managed}: {problem}")]

@@ -1,13 +1,6 @@
 //! The builder of controllers.
 
-mod indexes;
-
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::Future,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use tokio::sync::{Mutex, mpsc, watch};
@@ -16,19 +9,17 @@ use tracing::Span;
 use super::{
     BuildError, Context, Controller, Reconciler,
     custom_watch::{AnyCustomWatch, Channel},
-    hooks::{HookFn, NotifyFn},
+    definition::{BackgroundFn, NotifyFn},
     reconciler::{ReconcileFn, erase},
     typed_watch::{AnyWatch, TypedWatch},
 };
-use indexes::{AnyIndex, distribute};
-
 use crate::{
     BoxError,
-    cache::{CacheError, Caches, Index, QueryFn},
+    cache::Caches,
     mapper::Mapper,
     queue::{Debounce, RetryPolicy, TokenBucket},
     resource::{Event, Key, ResourceType},
-    runnable::{Placement, Setup},
+    runnable::Placement,
 };
 
 /// The default interval of resyncs, consul's force-reconcile interval.
@@ -38,17 +29,13 @@ const RESYNC_INTERVAL: Duration = Duration::from_secs(8 * 60 * 60);
 pub struct ControllerBuilder<T> {
     name: String,
     managed: ResourceType<T>,
-    /// Indexes of any type, distributed to the watches of their types by `build`.
-    indexes: Vec<AnyIndex>,
     watches: Vec<Box<dyn AnyWatch>>,
     custom_watches: Vec<Box<dyn AnyCustomWatch>>,
-    queries: Vec<(String, QueryFn)>,
     reconciler: Option<ReconcileFn<T>>,
     retry: RetryPolicy,
     debounce: Option<Debounce>,
     placement: Placement,
-    initializer: Option<HookFn<Setup>>,
-    background: Option<HookFn<Context<T>>>,
+    background: Option<BackgroundFn<T>>,
     on_start: Option<NotifyFn>,
     on_stop: Option<NotifyFn>,
     concurrency: usize,
@@ -68,19 +55,11 @@ impl<T> std::fmt::Debug for ControllerBuilder<T> {
 impl<T: Send + Sync + 'static> Controller<T> {
     /// A controller of the objects of one type.
     pub fn for_type(managed: &ResourceType<T>) -> ControllerBuilder<T> {
-        ControllerBuilder::new(managed)
-    }
-}
-
-impl<T: Send + Sync + 'static> ControllerBuilder<T> {
-    pub(super) fn new(managed: &ResourceType<T>) -> Self {
-        Self {
+        ControllerBuilder {
             name: managed.name().to_owned(),
             managed: managed.clone(),
-            indexes: Vec::new(),
             watches: Vec::new(),
             custom_watches: Vec::new(),
-            queries: Vec::new(),
             reconciler: None,
             // No token bucket by default: a failing key must not delay the retries of others.
             retry: RetryPolicy {
@@ -89,7 +68,6 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             },
             debounce: None,
             placement: Placement::default(),
-            initializer: None,
             background: None,
             on_start: None,
             on_stop: None,
@@ -99,7 +77,9 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             span: Span::none(),
         }
     }
+}
 
+impl<T: Send + Sync + 'static> ControllerBuilder<T> {
     /// Sets the name used in logs, in metrics and by the manager. The default is the name of the managed type.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
@@ -146,7 +126,6 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             resource_type,
             is_relevant,
             mapper,
-            indexes: Vec::new(),
         }));
         self
     }
@@ -165,28 +144,6 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
             events: Arc::new(Mutex::new(events)),
             mapper,
         }));
-        self
-    }
-
-    /// Adds an index over the objects of the managed type or of a watched type.
-    #[must_use]
-    pub fn with_index<U: Send + Sync + 'static>(
-        mut self,
-        of: &ResourceType<U>,
-        index: Index<U>,
-    ) -> Self {
-        self.indexes.push(AnyIndex::new(of, index));
-        self
-    }
-
-    /// Adds a named query, which is run by [`Caches::query`].
-    #[must_use]
-    pub fn with_query(
-        mut self,
-        name: &str,
-        query: impl Fn(&Caches, &str) -> Result<Vec<Key>, CacheError> + Send + Sync + 'static,
-    ) -> Self {
-        self.queries.push((name.to_owned(), Arc::new(query)));
         self
     }
 
@@ -227,19 +184,6 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Sets the initializer, which must succeed before each start.
-    #[must_use]
-    pub fn with_initializer<F>(
-        mut self,
-        initializer: impl Fn(Setup) -> F + Send + Sync + 'static,
-    ) -> Self
-    where
-        F: Future<Output = Result<(), BoxError>> + Send + 'static,
-    {
-        self.initializer = Some(Arc::new(move |setup| initializer(setup).boxed()));
-        self
-    }
-
     /// Adds a task that runs concurrently with the reconcilers. It starts before the caches are filled and must end when
     /// [`Context::stop`] is cancelled: it is awaited as long as the [grace period](crate::Manager::with_grace_period) of the
     /// manager, and not at all once the lease is lost; then it is dropped at its next await point. If it fails, the controller is restarted.
@@ -255,7 +199,7 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
         self
     }
 
-    /// Sets a callback for each start, called after the initializer.
+    /// Sets a callback for each start, called before anything else.
     #[must_use]
     pub fn on_start(mut self, notify: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_start = Some(Arc::new(notify));
@@ -326,11 +270,6 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
                 "a resync every 0 s never rests; use a longer interval, or None for no resync",
             ));
         }
-        if self.is_warm_standby && self.initializer.is_some() {
-            return Err(limits(
-                "the caches of a warm standby are filled before its initializer has run; leave one of the two out",
-            ));
-        }
         let Some(reconciler) = self.reconciler else {
             return Err(BuildError::NoReconciler { managed: managed() });
         };
@@ -345,29 +284,28 @@ impl<T: Send + Sync + 'static> ControllerBuilder<T> {
                 watched: twice.type_name().to_owned(),
             });
         }
-        let mut queries = BTreeMap::new();
-        for (name, query) in self.queries {
-            if queries.insert(name.clone(), query).is_some() {
-                return Err(BuildError::DuplicateQuery {
-                    managed: managed(),
-                    query: name,
+        let watched = self
+            .watches
+            .iter()
+            .map(|watch| (watch.type_name(), watch.duplicate_index()));
+        let managed_index = (self.managed.name(), self.managed.duplicate_index());
+        for (resource_type, index) in watched.chain([managed_index]) {
+            if let Some(index) = index {
+                return Err(BuildError::DuplicateIndex {
+                    resource_type: resource_type.to_owned(),
+                    index: index.to_owned(),
                 });
             }
         }
-        let mut watches = self.watches;
-        let indexes = distribute(self.indexes, &self.managed, &mut watches)?;
         Ok(Controller {
             name: self.name,
             managed: self.managed,
-            indexes,
-            watches,
+            watches: self.watches,
             custom_watches: self.custom_watches,
-            queries: Arc::new(queries),
             reconciler,
             retry: self.retry,
             debounce: self.debounce,
             placement: self.placement,
-            initializer: self.initializer,
             background: self.background,
             on_start: self.on_start,
             on_stop: self.on_stop,

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{FirstPass, deleted_objects::DeletedObjects};
+use super::deleted_objects::DeletedObjects;
 use crate::{
     cache::{Cache, CacheError, Caches},
     resource::{Key, Object, ResourceType},
@@ -21,7 +21,6 @@ struct Inner<T> {
     setup: Setup,
     cache: Cache<T>,
     caches: Caches,
-    first_pass: FirstPass,
     deleted_objects: DeletedObjects<T>,
 }
 
@@ -47,7 +46,6 @@ impl<T> Context<T> {
             setup,
             cache,
             caches,
-            first_pass: FirstPass::new(),
             deleted_objects: DeletedObjects::new(),
         };
         Self {
@@ -60,7 +58,7 @@ impl<T> Context<T> {
         &self.inner.cache
     }
 
-    /// The caches of all types, with their queries.
+    /// The caches of all types.
     pub fn caches(&self) -> &Caches {
         &self.inner.caches
     }
@@ -85,11 +83,6 @@ impl<T> Context<T> {
     /// Writes to the store while the lease is held.
     pub fn writer(&self) -> &Writer {
         &self.inner.setup.writer
-    }
-
-    /// The gate that deletions of unknown objects must wait for.
-    pub fn first_pass(&self) -> &FirstPass {
-        &self.inner.first_pass
     }
 
     /// Cancelled when the controller stops.

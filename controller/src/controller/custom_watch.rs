@@ -1,13 +1,13 @@
 //! Watches of events that do not come from the store but from a channel.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::{Mutex, mpsc};
 
 use super::{
     RunError,
-    map_loop::{MapLoop, Requests, unique},
+    map_loop::{MapLoop, Requests},
 };
 use crate::{BoxError, cache::Caches, resource::Key};
 
@@ -49,11 +49,11 @@ async fn listen<E: Send>(
                 maps.add(count, std::iter::once(event));
             }
             Some(work) = queue.get() => maps.map(&work, |events| {
-                let mut keys = Vec::new();
+                let mut keys = BTreeSet::new();
                 for event in events {
                     keys.extend(mapper(&caches, event)?);
                 }
-                Ok(unique(keys))
+                Ok(keys)
             }),
         }
     }

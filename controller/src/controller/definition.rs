@@ -1,39 +1,39 @@
 //! The definition of a controller: its type, watches, mappers and reconciler.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tracing::Span;
 
 use super::{
-    Context, Status,
-    custom_watch::AnyCustomWatch,
-    hooks::{HookFn, NotifyFn},
-    reconciler::ReconcileFn,
-    typed_watch::AnyWatch,
+    Context, Status, custom_watch::AnyCustomWatch, reconciler::ReconcileFn, typed_watch::AnyWatch,
 };
 use crate::{
-    cache::{Cache, Index, QueryFn},
+    BoxError,
+    cache::Cache,
     queue::{Debounce, RetryPolicy},
     resource::ResourceType,
-    runnable::{Placement, Setup},
+    runnable::Placement,
 };
+
+/// A task that runs concurrently with the reconcilers.
+pub(super) type BackgroundFn<T> =
+    Arc<dyn Fn(Context<T>) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
+pub(super) type NotifyFn = Arc<dyn Fn() + Send + Sync>;
 
 /// A controller: one managed type, the types it depends on, and a reconciler. [`Controller::for_type`] builds it, a
 /// [`Manager`](crate::manager::Manager) runs it.
 pub struct Controller<T> {
     pub(super) name: String,
     pub(super) managed: ResourceType<T>,
-    pub(super) indexes: Vec<Index<T>>,
     pub(super) watches: Vec<Box<dyn AnyWatch>>,
     pub(super) custom_watches: Vec<Box<dyn AnyCustomWatch>>,
-    pub(super) queries: Arc<BTreeMap<String, QueryFn>>,
     pub(super) reconciler: ReconcileFn<T>,
     pub(super) retry: RetryPolicy,
     pub(super) debounce: Option<Debounce>,
     pub(super) placement: Placement,
-    pub(super) initializer: Option<HookFn<Setup>>,
-    pub(super) background: Option<HookFn<Context<T>>>,
+    pub(super) background: Option<BackgroundFn<T>>,
     pub(super) on_start: Option<NotifyFn>,
     pub(super) on_stop: Option<NotifyFn>,
     pub(super) concurrency: usize,

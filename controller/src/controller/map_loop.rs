@@ -68,7 +68,11 @@ impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
     }
 
     /// Maps all states of a key and requests the resulting keys.
-    pub(super) fn map(&mut self, work: &Work<K>, map: impl Fn(&[P]) -> Result<Vec<Key>, BoxError>) {
+    pub(super) fn map(
+        &mut self,
+        work: &Work<K>,
+        map: impl Fn(&[P]) -> Result<BTreeSet<Key>, BoxError>,
+    ) {
         let Some(states) = self.pending.get(&**work) else {
             return;
         };
@@ -95,12 +99,4 @@ impl<K: Ord + Clone + Send + 'static, P> MapLoop<K, P> {
         );
         self.queue.retry((**work).clone());
     }
-}
-
-/// The keys in order, without duplicates.
-pub(super) fn unique(keys: impl IntoIterator<Item = Key>) -> Vec<Key> {
-    keys.into_iter()
-        .collect::<BTreeSet<Key>>()
-        .into_iter()
-        .collect()
 }

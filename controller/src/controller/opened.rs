@@ -29,12 +29,8 @@ pub(crate) struct OpenedCaches<T> {
 impl<T: Send + Sync + 'static> OpenedCaches<T> {
     /// Starts to watch the types.
     pub(crate) fn new(controller: &Controller<T>, store: &Arc<dyn Store>) -> Self {
-        let mut caches = Caches::new(Arc::clone(&controller.queries));
-        let (managed, cache) = Reflector::start(
-            Arc::clone(store),
-            &controller.managed,
-            controller.indexes.clone(),
-        );
+        let mut caches = Caches::default();
+        let (managed, cache) = Reflector::start(Arc::clone(store), &controller.managed);
         caches.insert(&controller.managed, cache.clone());
         let watches = controller
             .watches

@@ -1,6 +1,6 @@
-//! One run of a controller, from the initializer to the end of the background task.
+//! One run of a controller, from the start to the end of the background task.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::task::JoinSet;
@@ -10,13 +10,7 @@ use tracing::Instrument;
 use super::{
     Context, Controller, RunError, map_loop::Requests, opened::OpenedCaches, worker::Worker,
 };
-use crate::{
-    BoxError,
-    queue::WorkQueue,
-    reflector::Reflector,
-    resource::{Event, Key},
-    runnable::Setup,
-};
+use crate::{BoxError, queue::WorkQueue, reflector::Reflector, resource::Event, runnable::Setup};
 
 /// Runs a controller until it is stopped or fails. Continues with the caches of the standby, if there are any (`opened`).
 pub(super) async fn run<T: Send + Sync + 'static>(
@@ -25,12 +19,6 @@ pub(super) async fn run<T: Send + Sync + 'static>(
     opened: Option<OpenedCaches<T>>,
 ) -> Result<(), RunError> {
     let Setup { stop, abort, .. } = &setup;
-    if let Some(initialize) = &controller.initializer {
-        let Some(result) = stop.run_until_cancelled(initialize(setup.clone())).await else {
-            return Ok(());
-        };
-        result.map_err(RunError::Initializer)?;
-    }
     let opened = opened.unwrap_or_else(|| OpenedCaches::new(controller, &setup.store));
     let context = Context::new(setup.clone(), opened.cache.clone(), opened.caches.clone());
     controller.cache.send_replace(Some(context.cache().clone()));
@@ -111,17 +99,9 @@ async fn reconcile_all<T: Send + Sync + 'static>(
         debounce: controller.debounce,
         prefix,
     };
-    let mut keys: BTreeSet<Key> = context
-        .cache()
-        .view()
-        .iter()
-        .map(|object| Arc::clone(&object.key))
-        .collect();
-    for key in &keys {
-        queue.add(Arc::clone(key));
+    for object in context.cache().view().iter() {
+        queue.add(Arc::clone(&object.key));
     }
-    keys.extend(context.cache().view().unreadable_keys());
-    context.first_pass().begin(keys);
 
     let mut sources = JoinSet::new();
     sources.spawn(

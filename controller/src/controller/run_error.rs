@@ -8,9 +8,6 @@ use crate::BoxError;
 /// Why a controller ended without being stopped. It is restarted.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// Its initializer failed.
-    #[error("the initializer failed: {0}")]
-    Initializer(#[source] BoxError),
     /// Its background task failed.
     #[error("the background task failed: {0}")]
     Background(#[source] BoxError),

@@ -1,6 +1,6 @@
 //! Watches of types other than the managed one.
 
-use std::{any::Any, sync::Arc};
+use std::sync::Arc;
 
 use contiv_store::Store;
 use futures::{FutureExt, future::BoxFuture};
@@ -11,7 +11,7 @@ use super::{
     map_loop::{MapLoop, Requests},
 };
 use crate::{
-    cache::{Cache, Caches, Index},
+    cache::{Cache, Caches},
     mapper::Mapper,
     reflector::Reflector,
     resource::{Event, Key, Object, ResourceType},
@@ -20,9 +20,8 @@ use crate::{
 /// A watch of any type that was not started.
 pub(super) trait AnyWatch: Send + Sync {
     fn type_name(&self) -> &str;
-    fn as_any(&self) -> &dyn Any;
-    /// Adds an index of its type; returns an index of another type unchanged.
-    fn take_index(&mut self, index: Box<dyn Any>) -> Result<(), Box<dyn Any>>;
+    /// The name of two indexes of its type.
+    fn duplicate_index(&self) -> Option<&str>;
     /// Starts to watch the type and adds its cache.
     fn open(&self, store: Arc<dyn Store>, caches: &mut Caches) -> Box<dyn OpenWatch>;
 }
@@ -48,7 +47,6 @@ pub(super) struct TypedWatch<U> {
     pub(super) resource_type: ResourceType<U>,
     pub(super) is_relevant: EventFilter<U>,
     pub(super) mapper: Mapper<U>,
-    pub(super) indexes: Vec<Index<U>>,
 }
 
 impl<U: Send + Sync + 'static> AnyWatch for TypedWatch<U> {
@@ -56,17 +54,12 @@ impl<U: Send + Sync + 'static> AnyWatch for TypedWatch<U> {
         self.resource_type.name()
     }
 
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn take_index(&mut self, index: Box<dyn Any>) -> Result<(), Box<dyn Any>> {
-        self.indexes.push(*index.downcast::<Index<U>>()?);
-        Ok(())
+    fn duplicate_index(&self) -> Option<&str> {
+        self.resource_type.duplicate_index()
     }
 
     fn open(&self, store: Arc<dyn Store>, caches: &mut Caches) -> Box<dyn OpenWatch> {
-        let (reflector, cache) = Reflector::start(store, &self.resource_type, self.indexes.clone());
+        let (reflector, cache) = Reflector::start(store, &self.resource_type);
         caches.insert(&self.resource_type, cache.clone());
         let (is_relevant, mapper) = (Arc::clone(&self.is_relevant), self.mapper.clone());
         Box::new(StartedWatch {
@@ -100,10 +93,7 @@ impl<U: Send + Sync + 'static> StartedWatch<U> {
                     }
                 },
                 Some(work) = queue.get() => {
-                    let map = |states: &[Arc<Object<U>>]| {
-                        self.mapper.map_all(&caches, states).map(|keys| keys.into_iter().collect())
-                    };
-                    maps.map(&work, map);
+                    maps.map(&work, |states| self.mapper.map_all(&caches, states));
                 }
             }
         }

@@ -78,7 +78,6 @@ impl<T: Send + Sync + 'static> Worker<T> {
     fn on_success(&self, key: &Key, outcome: Outcome) {
         debug!(controller = self.name, %key, ?outcome, "reconciled");
         self.queue.forget(key);
-        self.context.first_pass().passed(key);
         match outcome {
             Outcome::Done => {
                 if self.context.cache().get(key).is_some() {

@@ -1,7 +1,7 @@
 //! Controllers run by a manager, on a paused clock.
 
+mod deletions;
 mod events;
-mod gate;
 mod hooks;
 mod outcomes;
 mod placement;
@@ -17,7 +17,7 @@ use tokio::{task::JoinHandle, time::Instant};
 
 use super::*;
 use crate::{
-    BoxError, BuildError, Context, Controller, ControllerBuilder, Key, Outcome, RequeueAfterError,
+    BoxError, Context, Controller, ControllerBuilder, Key, Outcome, RequeueAfterError,
     lease::LeaseHolder,
     test_support::{delete, ms, put, texts},
 };

@@ -1,10 +1,5 @@
 use super::*;
-use crate::{
-    cache::Index,
-    reflector::Reflector,
-    test_support::{put, texts},
-};
-use contiv_store_testing::MemoryStore;
+use crate::test_support::texts;
 
 fn object(key: &str, value: &str) -> Object<String> {
     Object {
@@ -15,25 +10,8 @@ fn object(key: &str, value: &str) -> Object<String> {
     }
 }
 
-/// Caches of the types `a` and `b`; the objects of `b` are indexed by their text.
-async fn caches(entries: &[(&str, &str)]) -> Caches {
-    let store = MemoryStore::new();
-    for (key, value) in entries {
-        put(&store, key, value).await;
-    }
-    let mut caches = Caches::default();
-    let index = || Index::single("text", |object: &Object<String>| Some(object.value.clone()));
-    for name in ["a", "b"] {
-        let (mut reflector, cache) = Reflector::start(store.shared(), &texts(name), vec![index()]);
-        reflector.next().await;
-        caches.insert(&texts(name), cache);
-    }
-    caches
-}
-
 fn map(mapper: &Mapper<String>, caches: &Caches, object: &Object<String>) -> Vec<String> {
-    mapper
-        .map(caches, object)
+    (mapper.map)(caches, object)
         .unwrap()
         .iter()
         .map(ToString::to_string)
@@ -71,9 +49,12 @@ fn replace_type_keeps_name() {
 }
 
 #[test]
-fn multi_mapper_merges_keys_and_map_all_removes_duplicates() {
-    let same = Mapper::replace_type(&texts("a"), &texts("b"));
-    let mapper = Mapper::multi(vec![same.clone(), Mapper::map_owner(owner), same]);
+fn map_all_returns_keys_of_all_states_once() {
+    let mapper = Mapper::new(|_: &Caches, object: &Object<String>| {
+        let name = Mapper::replace_type(&texts("a"), &texts("b"));
+        let keys = name.map_all(&Caches::default(), [&Arc::new(object.clone())])?;
+        Ok::<_, BoxError>(keys.into_iter().chain(owner(&object.value)).collect())
+    });
     let before = Arc::new(object("/a/1", "owner=/b/9"));
     let after = Arc::new(object("/a/1", "owner=/b/2"));
     let keys = mapper
@@ -85,142 +66,10 @@ fn multi_mapper_merges_keys_and_map_all_removes_duplicates() {
     );
 }
 
-#[tokio::test]
-async fn cache_mappers_return_keys_of_cached_objects() {
-    let caches = caches(&[
-        ("/a/1", "x"),
-        ("/b/1", "x"),
-        ("/b/2", "x"),
-        ("/b/3", "/x/y"),
-        ("/b/4", "/x"),
-    ])
-    .await;
-    let get = Mapper::cache_get(&texts("a"), |object: &Object<String>| {
-        Some(object.value.as_str().into())
-    });
-    assert_eq!(map(&get, &caches, &object("/c/1", "/a/1")), ["/a/1"]);
-    assert_eq!(
-        map(&get, &caches, &object("/c/1", "/a/2")),
-        Vec::<String>::new()
-    );
-
-    let by_text = |object: &Object<String>| vec![object.value.clone()];
-    let list = Mapper::cache_list(&texts("b"), "text", by_text);
-    assert_eq!(map(&list, &caches, &object("/c/1", "x")), ["/b/1", "/b/2"]);
-
-    let parents = Mapper::cache_parents(&texts("b"), "text", |object: &Object<String>| {
-        Some(object.value.clone())
-    });
-    assert_eq!(
-        map(&parents, &caches, &object("/c/1", "/x/y/z")),
-        ["/b/3", "/b/4"]
-    );
-}
-
-#[tokio::test]
-async fn transforms_can_be_chained() {
-    let caches = caches(&[
-        ("/a/1", "x"),
-        ("/b/1", "x"),
-        ("/b/2", "owner=/d/2"),
-        ("/b/3", "x"),
-    ])
-    .await;
-    let key_of_a = |object: &Object<String>| vec![object.value.clone()];
-    let to_a = || Transform::list(&texts("a"), "text", key_of_a);
-    let a_to_b = || {
-        Transform::list(&texts("b"), "text", |a: &Object<String>| {
-            vec![a.value.clone()]
-        })
-    };
-    let chained = to_a().then(a_to_b()).then_keys();
-    assert_eq!(
-        map(&chained, &caches, &object("/c/1", "x")),
-        ["/b/1", "/b/3"]
-    );
-    let mapped = to_a()
-        .then(a_to_b())
-        .then_map(Mapper::replace_type(&texts("b"), &texts("d")));
-    assert_eq!(
-        map(&mapped, &caches, &object("/c/1", "x")),
-        ["/d/1", "/d/3"]
-    );
-}
-
-/// consul's `WrapAndReplaceType`.
 #[test]
-fn wrapping_mapper_changes_the_type_of_keys() {
-    let renamed = |inner: Mapper<String>| {
-        let (b, d) = (texts("b"), texts("d"));
-        Mapper::new(move |caches, object| {
-            let keys = inner.map(caches, object)?;
-            Ok::<_, BoxError>(
-                keys.iter()
-                    .filter_map(|key| b.name_of(key).map(|name| d.key(name)))
-                    .collect(),
-            )
-        })
-    };
-    let two = Mapper::of(|_: &Object<String>| vec!["/b/1".into(), "/b/2".into()]);
-    assert_eq!(
-        map(&renamed(two), &Caches::default(), &object("/a/1", "")),
-        ["/d/1", "/d/2"]
-    );
-    let error = renamed(failing())
-        .map(&Caches::default(), &object("/a/1", ""))
-        .unwrap_err();
+fn map_all_fails_with_the_error_of_its_mapper() {
+    let mapper = Mapper::new(|_, _: &Object<String>| Err("test error"));
+    let state = Arc::new(object("/a/1", ""));
+    let error = mapper.map_all(&Caches::default(), [&state]).unwrap_err();
     assert_eq!(error.to_string(), "test error");
-}
-
-fn failing() -> Mapper<String> {
-    Mapper::new(|_, _: &Object<String>| Err("test error"))
-}
-
-#[tokio::test]
-async fn mapper_fails_with_the_error_of_its_inner_mapper() {
-    let caches = caches(&[("/a/1", "x")]).await;
-    let to_a = Transform::list(&texts("a"), "text", |object: &Object<String>| {
-        vec![object.value.clone()]
-    });
-    let same = Mapper::replace_type(&texts("c"), &texts("a"));
-    for mapper in [
-        Mapper::multi(vec![same, failing()]),
-        to_a.then_map(failing()),
-    ] {
-        let error = mapper.map(&caches, &object("/c/1", "x")).unwrap_err();
-        assert_eq!(error.to_string(), "test error");
-    }
-}
-
-#[tokio::test]
-async fn unwatched_type_and_missing_index_are_errors_by_name() {
-    let caches = caches(&[("/a/1", "x")]).await;
-    let value = |object: &Object<String>| vec![object.value.clone()];
-    let path = |object: &Object<String>| Some(object.value.clone());
-    let list = |of: &str, index: &str| Transform::list(&texts(of), index, value);
-    let unwatched = "the controller does not watch c; add a watch of it with with_watch";
-    let no_index = "a has no index \"other\"; give it one with with_index";
-    for (mapper, expected) in [
-        (
-            Mapper::cache_get(&texts("c"), |_: &Object<String>| Some("/c/1".into())),
-            unwatched,
-        ),
-        (Mapper::cache_list(&texts("c"), "text", value), unwatched),
-        (Mapper::cache_list(&texts("a"), "other", value), no_index),
-        (Mapper::cache_parents(&texts("c"), "text", path), unwatched),
-        (Mapper::cache_parents(&texts("a"), "other", path), no_index),
-        (list("c", "text").then_keys(), unwatched),
-        (
-            list("a", "text").then(list("a", "other")).then_keys(),
-            no_index,
-        ),
-    ] {
-        assert_eq!(
-            mapper
-                .map(&caches, &object("/b/1", "x"))
-                .unwrap_err()
-                .to_string(),
-            expected
-        );
-    }
 }

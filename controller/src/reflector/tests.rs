@@ -5,14 +5,14 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::{
-    resource::Object,
+    resource::{Index, Object},
     test_support::{delete, ms, put, texts},
 };
 use contiv_store_testing::{Faults, MemoryStore};
 
 fn start(store: &MemoryStore) -> (Reflector<String>, Cache<String>) {
     let index = Index::single("text", |object: &Object<String>| Some(object.value.clone()));
-    Reflector::start(store.shared(), &texts("t"), vec![index])
+    Reflector::start(store.shared(), &texts("t").with_index(index))
 }
 
 /// Events as text: `+ new`, `~ old new`, `- old`.

@@ -11,7 +11,7 @@ use crate::{
     writer::{Fence, Writer},
 };
 
-/// The input of each run, from the manager. The initializer of a controller gets it too, since the caches do not exist then.
+/// The input of each run, from the manager.
 #[derive(Clone)]
 pub struct Setup {
     /// The store, for reads that no cache can answer.

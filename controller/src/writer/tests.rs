@@ -33,7 +33,10 @@ async fn concurrent_changes_are_not_overwritten() {
         .update(&object(&store, "/t/1").await, "c")
         .await
         .unwrap();
-    writer.delete(&object(&store, "/t/1").await).await.unwrap();
+    writer
+        .commit(vec![Write::delete(&object(&store, "/t/1").await)])
+        .await
+        .unwrap();
     assert_eq!(store.list("/").await.unwrap().entries, []);
 }
 

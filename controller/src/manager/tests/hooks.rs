@@ -1,33 +1,6 @@
-//! The initializer, the background task and the callbacks for start and stop.
+//! The background task and the callbacks for start and stop.
 
 use super::*;
-
-#[tokio::test(start_paused = true)]
-async fn initializer_that_fails_is_tried_again_before_anything_else() {
-    let (store, log) = (MemoryStore::new(), Log::new());
-    put(&store, "/t/1", "a").await;
-    let attempts = AtomicUsize::new(0);
-    let builder = logging(&log)
-        .with_initializer({
-            let log = log.clone();
-            move |_| {
-                let fails = attempts.fetch_add(1, Ordering::Relaxed) < 2;
-                log.add("init");
-                async move { if fails { Err("not yet".into()) } else { Ok(()) } }
-            }
-        })
-        .on_start({
-            let log = log.clone();
-            move || log.add("start")
-        });
-    let running = run(&store, builder);
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let lines = log.timed();
-    let texts: Vec<_> = lines.iter().map(|(_, line)| line.as_str()).collect();
-    assert_eq!(texts, ["init", "init", "init", "start", "/t/1 a"]);
-    assert!((250..=500).contains(&lines[1].0), "{lines:?}");
-    running.stop().await;
-}
 
 #[tokio::test(start_paused = true)]
 async fn background_task_starts_before_the_first_list_and_is_awaited() {
@@ -162,8 +135,8 @@ async fn everything_runs_in_the_span_of_the_controller() {
     let (store, log) = (MemoryStore::new(), Log::new());
     put(&store, "/t/1", "a").await;
     put(&store, "/w/1", "a").await;
-    let logs = [(); 4].map(|()| log.clone());
-    let [reconciling, mapping, background, initializing] = logs;
+    let logs = [(); 3].map(|()| log.clone());
+    let [reconciling, mapping, background] = logs;
     let builder = Controller::for_type(&texts("t"))
         .with_span(tracing::info_span!("demo"))
         .with_watch(
@@ -173,10 +146,6 @@ async fn everything_runs_in_the_span_of_the_controller() {
                 Vec::new()
             }),
         )
-        .with_initializer(move |_| {
-            note(&initializing, "initializer");
-            async { Ok(()) }
-        })
         .with_background(move |_: Context<String>| {
             note(&background, "background");
             async { Ok(()) }
@@ -194,12 +163,7 @@ async fn everything_runs_in_the_span_of_the_controller() {
     lines.dedup();
     assert_eq!(
         lines,
-        [
-            "background in demo",
-            "initializer in demo",
-            "mapper in demo",
-            "reconciler in demo"
-        ]
+        ["background in demo", "mapper in demo", "reconciler in demo"]
     );
     running.stop().await;
 }

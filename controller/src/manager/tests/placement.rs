@@ -80,8 +80,8 @@ async fn lease_lost_during_a_run_resets_the_backoff() {
     let (store, log) = (MemoryStore::new(), Log::new());
     let (start, runs) = (log.clone(), AtomicUsize::new(0));
     // The first runs fail at once, so the pauses grow; the eighth goes on; and later ones fail again.
-    let builder = logging(&log).with_initializer(move |_| {
-        start.add("init");
+    let builder = logging(&log).with_background(move |_| {
+        start.add("begins");
         let run = runs.fetch_add(1, Ordering::Relaxed);
         async move {
             if run == 7 {
@@ -127,8 +127,8 @@ async fn lost_lease_drops_running_work_and_resets_the_backoff() {
     // Each run fails at once, so the pauses grow until the lease is lost.
     let log = Log::new();
     let start = log.clone();
-    let builder = logging(&log).with_initializer(move |_| {
-        start.add("init");
+    let builder = logging(&log).with_background(move |_| {
+        start.add("begins");
         async { Err("fails".into()) }
     });
     let running = run(&store, builder);
@@ -333,7 +333,7 @@ async fn runnable_keeps_its_preparation_and_restarts_on_failure() {
         })
     );
     assert!(format!("{manager:?}").contains(r#"registered: ["counting"]"#));
-    assert_eq!(manager.dependencies().to_mermaid(), "flowchart TD\n");
+    assert_eq!(manager.validate_dependencies(), Ok(()));
     let stop = CancellationToken::new();
     let task = tokio::spawn(manager.run(stop.clone()));
     tokio::time::sleep(Duration::from_secs(10)).await;

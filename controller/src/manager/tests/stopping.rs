@@ -146,9 +146,8 @@ async fn manager_stops_controllers_in_every_wait() {
     let store = MemoryStore::new();
     store.cut();
     let log = Log::new();
-    let hangs = |log: &Log| logging(log).with_initializer(|_| std::future::pending());
-    let fails = |log: &Log| logging(log).with_initializer(|_| async { Err("fails".into()) });
-    for builder in [logging(&log), hangs(&log), fails(&log)] {
+    let fails = |log: &Log| logging(log).with_background(|_| async { Err("fails".into()) });
+    for builder in [logging(&log), fails(&log)] {
         let running = run(&store, builder);
         tokio::time::sleep(Duration::from_secs(5)).await;
         let start = Instant::now();

@@ -105,7 +105,7 @@ async fn failing_controller_does_not_delay_another() {
     let mut manager = Manager::new(store.shared(), Lease::always_leader());
     let failing = logging(&Log::new())
         .named("failing")
-        .with_initializer(|_| async { Err("fails".into()) });
+        .with_background(|_| async { Err("fails".into()) });
     manager.register(failing.build().unwrap()).unwrap();
     manager.register(logging(&log).build().unwrap()).unwrap();
     let stop = CancellationToken::new();
