@@ -1,8 +1,8 @@
 //! Properties of command-line values.
 
 use super::{
-    http_client::Server,
-    trace::ends::{Destination, Source},
+    commands::trace::ends::{Destination, Source},
+    source::http_client::Server,
 };
 use crate::round_trip::reads_back;
 

@@ -1,66 +1,19 @@
-//! The command line: one file for each subcommand.
+//! The command line.
+//!
+//! - [`commands`] has one file or folder for each subcommand; they use
+//! - [`selection`], what a command is about, which uses
+//! - [`source`], where answers come from, and
+//! - [`output`], how they are shown.
 //!
 //! Exit codes: 0 success, 1 something failed or some input was bad, 2 wrong usage or configuration.
 
-mod actions;
-mod agent;
-mod agent_absence;
-mod agent_argument;
-mod apply;
-mod backends;
-mod cleanup;
-mod color;
-mod complete;
-mod completions;
-mod config_arguments;
-mod controller;
-mod delete;
-mod error_chain;
-mod events;
-mod filter;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod get;
-mod health_checks;
-mod http_client;
-mod input;
-mod keys;
-mod kubectl_plugin;
-mod latency;
-mod listener_process;
-mod listing;
-mod man;
-mod migrate;
-mod name;
-mod nft;
-mod node_settings;
-mod offline;
-mod outcome;
-mod program;
-mod progress;
-mod reference;
-mod render;
-mod resources;
-mod scope;
-mod selector;
-mod service_query;
-mod services;
-mod status;
-mod store;
-mod stored;
-mod suggest;
-mod support_bundle;
-mod table;
-mod table_options;
-mod terminal;
-mod top;
-mod trace;
-mod unserved;
-mod usage_error;
-mod verify;
-mod version;
-mod views;
-mod watch;
+
+mod commands;
+mod output;
+mod selection;
+mod source;
 
 use std::{
     env,
@@ -73,10 +26,12 @@ use clap::{
     error::{ContextKind, ContextValue},
 };
 
-use error_chain::chain;
-use outcome::Outcome;
-use terminal::Terminal;
-use usage_error::UsageError;
+use commands::{
+    actions, agent, apply, backends, cleanup, completions, controller, delete, events, get,
+    health_checks, kubectl_plugin, man, migrate, reference, render, services, status,
+    support_bundle, top, trace, verify, version,
+};
+use output::{error_chain::chain, outcome::Outcome, terminal::Terminal, usage_error::UsageError};
 
 use crate::{capabilities::use_net_admin, environment::ignore_empty_variables};
 

@@ -41,7 +41,8 @@ pub(crate) fn cluster_with_kube_proxy(nodes: &[&str]) -> ApiServer {
         server.put(node(name)).unwrap();
     }
     let configuration =
-        fs::read_to_string(root().join("agent/src/cli/migrate/golden/kubeadm.yaml")).unwrap();
+        fs::read_to_string(root().join("agent/src/cli/commands/migrate/golden/kubeadm.yaml"))
+            .unwrap();
     server
         .put(serde_saphyr::from_str(&configuration).unwrap())
         .unwrap();

@@ -1,17 +1,17 @@
 //! Properties of nf_tables messages.
 
 use super::{
-    capacity::{self, Counts},
-    encode,
+    desired::{
+        capacity::{self, Counts},
+        transaction::{Group, Transaction},
+    },
+    kernel::{encode, read::parse_element, refused, watch},
     layout::{self, Set},
     netlink::{
         Attributes, Batch, Refusal,
         constants::{LIST_ELEM, NFNL_SUBSYS_NFTABLES, elem},
     },
-    read::parse_element,
-    refused,
-    transaction::{Group, Transaction},
-    verify, watch,
+    verify,
 };
 use crate::netlink::message::messages;
 

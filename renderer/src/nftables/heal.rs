@@ -4,15 +4,19 @@
 use std::collections::BTreeMap;
 
 use super::{
-    apply,
-    capacity::{COMPARE_LIMIT, Remade},
+    desired::{
+        capacity::{COMPARE_LIMIT, Remade},
+        table::Table,
+        transaction::{Group, Transaction},
+    },
+    kernel::{
+        apply,
+        ownership::Ownership,
+        read::{self, ExistingTable},
+        watch::{ChangedElements, ForeignTableChange, MAX_PENDING_CHANGES},
+    },
     layout::{Form, Set},
     netlink::{Batch, NetlinkError, Socket},
-    ownership::Ownership,
-    read::{self, ExistingTable},
-    table::Table,
-    transaction::{Group, Transaction},
-    watch::{ChangedElements, ForeignTableChange, MAX_PENDING_CHANGES},
 };
 use crate::Report;
 
@@ -126,9 +130,9 @@ mod tests {
 
     use super::*;
     use crate::nftables::{
-        element::{Element, Key, Value},
+        desired::element::{Element, Key, Value},
+        desired::existing_elements::Elements,
         layout::{Family, Set, SetKind},
-        read::Elements,
     };
 
     fn table() -> Table {

@@ -4,40 +4,16 @@
 //! ContivService ─ plan ─► elements ─ table (remembered) ─► transaction ─ encode ─► batch ─ netlink ─► kernel
 //! ```
 
-mod ahead;
-mod apply;
-mod capacity;
-mod carriers;
 pub(crate) mod conntrack;
-pub mod counters;
-mod desired_elements;
-mod element;
-mod elements;
-mod encode;
-mod evaluate;
+mod desired;
+mod explain;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod heal;
-mod hook_name;
-mod inspect;
+mod kernel;
 mod layout;
-mod loopback;
-mod modules;
-mod needed_chains;
 mod netlink;
-pub mod offline;
-mod ownership;
-mod plan;
-mod programmed_elements;
-mod read;
-mod refused;
-mod shared_address;
-mod slots;
-mod table;
-mod text;
-mod transaction;
 mod verify;
-mod watch;
 
 use std::{
     borrow::Cow,
@@ -47,28 +23,40 @@ use std::{
 
 use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
-use self::{
-    ahead::PrefetchedElements,
-    capacity::Remade,
-    conntrack::{Services, StaleFlowReaper, programmed, remove_attempt_table},
-    layout::{KernelModule, Set},
-    netlink::{Batch, NetlinkError, Socket},
-    ownership::Ownership,
-    read::{Elements, TableHeader},
-    table::Table,
-    watch::{ForeignTableChange, TableWatch},
-};
 pub use self::{
-    capacity::COMPARE_LIMIT,
     conntrack::StaleFlowObserver,
-    evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
-    inspect::{InspectError, Inspector, OtherChain, TableContent, table_content},
+    desired::capacity::COMPARE_LIMIT,
+    explain::{
+        counters,
+        evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
+        inspect::{InspectError, Inspector, OtherChain, TableContent, table_content},
+    },
+    kernel::offline,
     verify::TableVerifier,
 };
+use self::{
+    conntrack::{Services, StaleFlowReaper, programmed, remove_attempt_table},
+    desired::{
+        capacity::{self, Remade},
+        carriers,
+        existing_elements::Elements,
+        table::Table,
+    },
+    explain::text,
+    kernel::{
+        ahead::PrefetchedElements,
+        apply, loopback, modules,
+        ownership::Ownership,
+        read::{self, TableHeader},
+        refused,
+        watch::{ForeignTableChange, TableWatch},
+    },
+    layout::{KernelModule, Set},
+    netlink::{Batch, NetlinkError, Socket},
+};
 pub(crate) use self::{
-    element::{Element, FrontendKey, Value},
+    desired::element::{Element, FrontendKey, Value},
     layout::Family,
-    plan::plan,
 };
 use crate::{
     Description, RenderError, Renderer, Report, Verifier, Watch, kernel::Kernel, linux::Linux,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use contiv_model::{Backend, ContivService, ServicePort};
 
 use super::backends::Backends;
-use crate::nftables::{Element, Family, FrontendKey, Value, plan};
+use crate::nftables::{Element, Family, FrontendKey, Value, desired::plan::plan};
 
 /// The frontends that `service` is programmed with, each with all backends of its port. Which of them new connections reach
 /// does not matter: a flow to any other backend works and stays, independent of the current policies, topology and readiness.

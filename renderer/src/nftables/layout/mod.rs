@@ -8,6 +8,7 @@ mod demand;
 mod family;
 mod field;
 mod hook;
+pub(crate) mod hook_name;
 mod learn;
 mod module;
 mod part;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     nftables::{
-        elements::of_chain,
+        desired::elements::of_chain,
         layout::{DemandChain, Set},
         netlink::constants::{set, table},
     },

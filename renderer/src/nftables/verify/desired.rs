@@ -6,11 +6,13 @@ use contiv_model::{ServiceId, Snapshot};
 
 use super::reader::{StoredEntry, hook_text};
 use crate::nftables::{
-    element::{Element, Key, Value},
+    desired::{
+        element::{Element, Key, Value},
+        plan::{plan, routed},
+        table::Table,
+    },
     layout::{Choice, DemandChain, Hook, Set, SetKind, chains},
     netlink::constants::chain,
-    plan::{plan, routed},
-    table::Table,
 };
 
 /// The desired content.

@@ -27,10 +27,10 @@ use self::{
     reader::{KernelSet, KernelTable},
 };
 use super::{
-    inspect,
+    explain::inspect,
+    kernel::read::ExistingTable,
     layout::{DemandChain, TABLE},
     netlink::{NetlinkError, Socket, constants},
-    read::ExistingTable,
 };
 use crate::{
     RenderError,

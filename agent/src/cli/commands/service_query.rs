@@ -1,0 +1,155 @@
+//! The common part of commands about an agent's services: selection, format, watching.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use contiv_model::{NotServed, ServiceId};
+use serde_json::Value;
+
+use crate::cli::{
+    Outcome, Terminal,
+    output::{
+        listing::{Listing, Output},
+        table_options::TableOptions,
+        watch::{Frame, WatchArgument, width},
+    },
+    selection::scope::{Scope, SelectedItems},
+    source::{
+        agent_argument::AgentArgument,
+        unserved,
+        views::{ServiceView, StatusView, StoredServiceView, WarningView},
+    },
+};
+
+/// How many warnings are printed.
+const MAX_WARNINGS: usize = 5;
+
+/// A query for services.
+#[derive(Debug, Args)]
+pub(crate) struct ServiceQuery {
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+
+    #[command(flatten)]
+    table: TableOptions,
+
+    #[command(flatten)]
+    watch: WatchArgument,
+
+    #[command(flatten)]
+    agent: AgentArgument,
+}
+
+impl ServiceQuery {
+    /// Prints the items of `list` for the selected services, each with the agent's JSON. Services that are not served are left
+    /// out unless `lists_unserved` for their reason. With `is_single` the list has one item if one service was requested by name.
+    pub(crate) fn run(
+        &self,
+        terminal: &mut Terminal,
+        is_single: bool,
+        lists_unserved: impl Fn(&NotServed) -> bool,
+        list: impl Fn(Vec<(ServiceView, Value)>) -> Listing,
+    ) -> anyhow::Result<Outcome> {
+        self.watch.run(terminal, || {
+            let is_table = matches!(self.output, Output::Table | Output::Wide);
+            let SelectedItems { items, missing } = self.scope.select(
+                self.fetch(is_table)?,
+                "service",
+                |(service, _)| &service.id,
+                &self.agent,
+            )?;
+            let is_known = missing.is_empty();
+            let mut err = missing;
+            if is_table {
+                let unserved = items
+                    .iter()
+                    .filter_map(|(service, _)| Some((&service.id, service.not_served.as_ref()?)));
+                err += &unserved::notes(unserved);
+            }
+            let (listed, hidden): (Vec<_>, Vec<_>) = items
+                .into_iter()
+                .partition(|(service, _)| service.not_served.as_ref().is_none_or(&lists_unserved));
+            err += &self.hidden(&hidden, listed.is_empty());
+            let is_good = self.scope.selects_all() || is_known && hidden.is_empty();
+            let is_single = is_single && self.scope.is_single();
+            if is_table {
+                err += &self.warnings()?;
+            }
+            let out = list(listed).print(self.output, &self.table, width(), is_single)?;
+            Ok(Frame { out, err, is_good })
+        })
+    }
+
+    /// Requests all services. For tables each has the type of its stored object; it comes with the agent's JSON.
+    fn fetch(&self, is_table: bool) -> anyhow::Result<Vec<(ServiceView, Value)>> {
+        let stored: Vec<StoredServiceView> = if is_table {
+            self.agent.get("/objects/svc")?
+        } else {
+            Vec::new()
+        };
+        let types: BTreeMap<&ServiceId, &'static str> = stored
+            .iter()
+            .map(|service| (&service.id, service.type_name()))
+            .collect();
+        let values: Vec<Value> = self.agent.get("/services?all=true")?;
+        let mut services = Vec::new();
+        for value in values {
+            let mut service: ServiceView = serde_json::from_value(value.clone())?;
+            // A service created after the stored ones were read has no type yet.
+            service.service_type = types.get(&service.id).copied().unwrap_or("<unknown>");
+            services.push((service, value));
+        }
+        Ok(services)
+    }
+
+    /// Lines about fields of selected services that have no effect, or not the expected one.
+    fn warnings(&self) -> anyhow::Result<String> {
+        let status: StatusView = self.agent.get("/status")?;
+        // An agent of an earlier version has none, and no such path.
+        if status.warnings == 0 {
+            return Ok(String::new());
+        }
+        let mut warnings: Vec<WarningView> = self.agent.get("/warnings")?;
+        warnings.retain(|warning| warning.service().is_some_and(|id| self.scope.contains(&id)));
+        let line =
+            |warning: &WarningView| format!("warning: {}: {}\n", warning.subject(), warning.reason);
+        let mut lines: String = warnings.iter().take(MAX_WARNINGS).map(line).collect();
+        if let Some(more) = warnings
+            .len()
+            .checked_sub(MAX_WARNINGS)
+            .filter(|more| *more > 0)
+        {
+            lines.extend([
+                "and ",
+                &more.to_string(),
+                " more: `contiv status -o json`\n",
+            ]);
+        }
+        Ok(lines)
+    }
+
+    /// Lines about selected services that are left out: each one that was named, and a hint if nothing else is listed.
+    fn hidden(&self, hidden: &[(ServiceView, Value)], nothing_listed: bool) -> String {
+        if self.scope.selects_all() {
+            let hint =
+                "no service found that is served; `contiv services --all` lists the others\n";
+            return if nothing_listed && !hidden.is_empty() {
+                hint.to_owned()
+            } else {
+                String::new()
+            };
+        }
+        let line = |(service, _): &(ServiceView, Value)| {
+            let reason = service.not_served.as_ref()?;
+            Some(format!(
+                "error: {} is not served: {reason}; `contiv services --all` lists it\n",
+                service.id
+            ))
+        };
+        hidden.iter().filter_map(line).collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! `contiv status`
+
+mod answers;
+mod cluster;
+mod nodes;
+mod overview;
+mod text;
+
+use clap::Args;
+use futures::executor::block_on;
+
+use crate::cli::{
+    Outcome, Terminal, UsageError,
+    output::{
+        listing::Output,
+        watch::{Frame, WatchArgument, size},
+    },
+    source::agent_argument::AgentArgument,
+};
+use answers::Answers;
+use cluster::{ClusterArguments, ClusterStatus};
+
+/// Print the state of the running agent on one screen, or that of all agents of a Kubernetes cluster
+///
+/// With --cluster there is a line for each node: the agents' pods are found by their label and asked through the API server
+/// (port-forward), with the rights of your kubeconfig. Exit codes: 0 it is healthy; 1 it does not answer, or needs attention: it is
+/// not ready, the store cannot be watched or has no Node object of this node, a renderer fails, objects are in quarantine, two
+/// services ask for one address, the kernel was found to differ, deletions are held, or a node of the cluster has no agent; 2 wrong
+/// usage.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Output format; wide cuts nothing, name is that of the node
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+
+    #[command(flatten)]
+    watch: WatchArgument,
+
+    #[command(flatten)]
+    agent: AgentArgument,
+
+    #[command(flatten)]
+    cluster: ClusterArguments,
+}
+
+impl Status {
+    pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        if self.agent.is_given() {
+            if let Some(flag) = self.cluster.cluster_flag() {
+                let problem = format!(
+                    "--agent asks one agent, and {flag} those of a cluster; give one of them"
+                );
+                return Err(UsageError(problem).into());
+            }
+        } else if self.cluster.is_chosen() {
+            let cluster = ClusterStatus::open(self.cluster)?;
+            return self.watch.run(terminal, || cluster.read_frame(self.output));
+        }
+        self.watch.run(terminal, || self.read_frame())
+    }
+
+    fn read_frame(&self) -> anyhow::Result<Frame> {
+        let answers = block_on(Answers::ask(async |path: &str| self.agent.get(path)))?;
+        let overview = answers.read()?;
+        let size = size().filter(|_| self.output == Output::Table);
+        let out = match self.output {
+            Output::Table | Output::Wide => text::render(&overview, size, jiff::Timestamp::now()),
+            Output::Json => format!("{:#}\n", answers.to_json()),
+            Output::Yaml => serde_saphyr::to_string(&answers.to_json())?,
+            Output::Name => format!("{}\n", overview.status.node),
+        };
+        Ok(Frame {
+            out,
+            err: String::new(),
+            is_good: overview.is_healthy(),
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! `contiv top`
+
+mod rates;
+mod screen;
+mod view;
+
+use std::{
+    io::{IsTerminal, Write},
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::{
+    rates::{Order, Rates, Sample, Usage},
+    view::View,
+};
+use crate::cli::{
+    Outcome, Terminal, chain,
+    output::{
+        keys::Keys,
+        listing::Output,
+        watch::{redraw, size},
+    },
+    selection::filter::Filter,
+    source::{
+        agent_argument::AgentArgument,
+        views::{CountersView, EventView},
+    },
+};
+
+/// The events that latency is measured over.
+const LATENCY_EVENTS: usize = 500;
+
+/// Show the current load: new connections of services, changes, and how fast they reach the kernel
+///
+/// Attempts to connect are the kernel's own count, of the selected services: each is either SERVED, sent to a backend, or REFUSED, and
+/// says why: no-endpoints (no backend anywhere: the client gets an error), policy (no backend on this node, where a policy wants one:
+/// dropped), source-ranges (the client is in none of them: dropped). A repetition from the same address and port is no attempt. NEW/S
+/// are served ones. Changes are those of all services. On a terminal the screen is updated until q, Esc or Ctrl-C; s sorts by the next
+/// column, and / selects services by a part of their name. Exit codes: 0 success; 1 the agent does not answer, or the kernel's counters
+/// cannot be read;
+/// 2 wrong usage.
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Print once, after one interval
+    #[arg(long)]
+    once: bool,
+
+    /// How long attempts are counted before each look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+
+    /// Sort services by new connections per second, by all so far, by refused ones, or by name
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t)]
+    sort_by: Order,
+
+    /// How many services are shown
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    services: usize,
+
+    /// Output format; json and yaml are an object for each interval, name is the services, in the order of --sort-by
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+
+    #[command(flatten)]
+    filter: Filter,
+
+    #[command(flatten)]
+    agent: AgentArgument,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let shortest = Duration::from_millis(200);
+    if interval < shortest {
+        Err("at least 200ms: each look reads all counters".to_owned())
+    } else {
+        Ok(interval)
+    }
+}
+
+impl Top {
+    pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let mut rates = Rates::default();
+        rates.add(self.sample()?);
+        let mut view = View::new(self.sort_by);
+        let mut keys = if self.draws_screen() {
+            Keys::of_terminal()
+        } else {
+            Keys::none()
+        };
+        let mut next_sample = Instant::now() + self.interval;
+        loop {
+            let left = next_sample.saturating_duration_since(Instant::now());
+            if let Some(key) = keys.wait(left) {
+                if !view.on_key(&key) {
+                    return Ok(Outcome::Success);
+                }
+                self.show(&rates, &view, terminal)?;
+                continue;
+            }
+            next_sample = Instant::now() + self.interval;
+            match self.sample() {
+                Ok(sample) => rates.add(sample),
+                Err(error) if self.once => return Err(error),
+                // The agent may be restarting: the last state stays on the screen, with a note.
+                Err(error) => {
+                    writeln!(terminal.err, "error: {}", chain(&error))?;
+                    continue;
+                }
+            }
+            self.show(&rates, &view, terminal)?;
+            if self.once {
+                return Ok(Outcome::Success);
+            }
+        }
+    }
+
+    /// True if the screen of a terminal is kept up to date.
+    fn draws_screen(&self) -> bool {
+        self.output == Output::Table && !self.once && std::io::stdout().is_terminal()
+    }
+
+    fn show(&self, rates: &Rates, view: &View, terminal: &mut Terminal) -> anyhow::Result<()> {
+        let size = size().filter(|_| self.output == Output::Table);
+        let text = match self.output {
+            Output::Table | Output::Wide => {
+                screen::render(rates, view, self.services, size, self.draws_screen()) + "\n"
+            }
+            Output::Json => format!("{}\n", self.to_json(rates)),
+            Output::Yaml => format!("---\n{}", serde_saphyr::to_string(&self.to_json(rates))?),
+            Output::Name => {
+                let names = self
+                    .usages(rates)
+                    .into_iter()
+                    .map(|usage| usage.service.to_string());
+                names.flat_map(|name| [name, "\n".to_owned()]).collect()
+            }
+        };
+        if self.draws_screen() {
+            return Ok(redraw(text.trim_end(), &mut terminal.out)?);
+        }
+        terminal.out.write_all(text.as_bytes())?;
+        Ok(terminal.out.flush()?)
+    }
+
+    /// For programs.
+    fn to_json(&self, rates: &Rates) -> Value {
+        json!({
+            "at": Timestamp::now(),
+            "connections_per_second": rates.total(),
+            "changes_per_second": rates.changes(),
+            "latency_ms": rates.latency(),
+            "services": self.usages(rates),
+        })
+    }
+
+    fn usages(&self, rates: &Rates) -> Vec<Usage> {
+        rates.first(self.sort_by, "", self.services)
+    }
+
+    fn sample(&self) -> anyhow::Result<Sample> {
+        let counters: CountersView = self.agent.get("/counters")?;
+        let at = Timestamp::now();
+        let events: Vec<EventView> = self
+            .agent
+            .get(&format!("/controller/event-history?last={LATENCY_EVENTS}"))?;
+        let matcher = self.filter.matcher(&self.agent)?;
+        let counted: Vec<_> = counters
+            .services
+            .into_iter()
+            .filter(|of| matcher.matches(&of.service))
+            .collect();
+        let refused = counted
+            .iter()
+            .map(|of| (of.service.clone(), of.refused))
+            .collect();
+        let refused_by = counted
+            .iter()
+            .map(|of| (of.service.clone(), of.refused_by.clone()))
+            .collect();
+        let connections = counted
+            .into_iter()
+            .map(|of| (of.service, of.connections))
+            .collect();
+        Ok(Sample {
+            at,
+            connections,
+            refused,
+            refused_by,
+            events,
+        })
+    }
+}

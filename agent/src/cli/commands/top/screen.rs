@@ -1,0 +1,163 @@
+//! The screen of `contiv top`.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use super::{rates::Rates, view::View};
+use crate::cli::source::latency::Latency;
+use crate::cli::{
+    commands::events::milliseconds,
+    output::{
+        color::TextStyle,
+        table::{Cell, Table},
+    },
+};
+
+/// Lines above the table.
+const HEADER_LINES: usize = 3;
+/// The widest bar.
+const MAX_BAR_WIDTH: usize = 30;
+
+/// As many services as fit into the rows and columns, and at most `services`. With keys, their line is the last one.
+pub(super) fn render(
+    rates: &Rates,
+    view: &View,
+    services: usize,
+    size: Option<(usize, usize)>,
+    has_keys: bool,
+) -> String {
+    let footer = if has_keys { 2 } else { 0 };
+    let fitting = size.map_or(usize::MAX, |(rows, _)| {
+        rows.saturating_sub(HEADER_LINES + 2 + footer)
+    });
+    let mut text = String::new();
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(
+        text,
+        "{} new connections/s   {} changed services/s",
+        TextStyle::Title.paint(rate(rates.total())),
+        TextStyle::Title.paint(rate(rates.changes())),
+    );
+    let _ = match rates.latency() {
+        None => writeln!(text, "change to kernel: none yet"),
+        Some(Latency {
+            p50, p99, worst, ..
+        }) => writeln!(
+            text,
+            "change to kernel: p50 {}, p99 {}, worst {}",
+            milliseconds(p50),
+            milliseconds(p99),
+            milliseconds(worst)
+        ),
+    };
+    let busiest = rates.first(view.order, &view.name, services.min(fitting));
+    let most = busiest
+        .iter()
+        .map(|usage| usage.connections_per_second)
+        .fold(0.0, f64::max);
+    let is_empty = busiest.is_empty();
+    let mut table = Table::new(&["SERVICE", "NEW/S", "", "ATTEMPTS", "SERVED", "REFUSED"]);
+    for usage in busiest {
+        table.push(vec![
+            usage.service.to_string().into(),
+            Cell::from(rate(usage.connections_per_second)),
+            Cell::styled(bar(usage.connections_per_second, most), TextStyle::Good),
+            usage.attempts.to_string().into(),
+            usage.connections.to_string().into(),
+            refused(&usage.refused_by).into(),
+        ]);
+    }
+    if is_empty {
+        let none = if view.name.is_empty() {
+            "no service has had a connection yet"
+        } else {
+            "no such service"
+        };
+        let _ = writeln!(text, "\n{none}");
+    } else {
+        let _ = write!(text, "\n{}", table.within(size.map(|(_, columns)| columns)));
+    }
+    if has_keys {
+        let _ = writeln!(text, "\n{}", view.help());
+    }
+    text
+}
+
+/// How many attempts were refused, by reason.
+fn refused(by_reason: &BTreeMap<String, u64>) -> String {
+    let reasons = by_reason
+        .iter()
+        .map(|(reason, count)| format!("{count} {reason}"));
+    if by_reason.is_empty() {
+        "0".to_owned()
+    } else {
+        reasons.collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn rate(rate: f64) -> String {
+    if rate == 0.0 || rate >= 10.0 {
+        format!("{rate:.0}")
+    } else {
+        format!("{rate:.1}")
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between 0 and the widest bar"
+)]
+#[expect(clippy::cast_precision_loss, reason = "the widest bar is small")]
+fn bar(rate: f64, most: f64) -> String {
+    let length = if most > 0.0 {
+        (rate / most * MAX_BAR_WIDTH as f64).ceil() as usize
+    } else {
+        0
+    };
+    "#".repeat(length.min(MAX_BAR_WIDTH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_services_print_that_nothing_happens() {
+        let text = render(&Rates::default(), &View::default(), 5, None, false);
+        assert!(
+            text.starts_with("0 new connections/s   0 changed services/s\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn refused_attempts_name_their_reasons() {
+        let by_reason = |counts: &[(&str, u64)]| {
+            refused(
+                &counts
+                    .iter()
+                    .map(|(reason, count)| ((*reason).to_owned(), *count))
+                    .collect(),
+            )
+        };
+        assert_eq!(by_reason(&[]), "0");
+        assert_eq!(by_reason(&[("policy", 12)]), "12 policy");
+        assert_eq!(
+            by_reason(&[("source-ranges", 3), ("no-endpoints", 5)]),
+            "5 no-endpoints, 3 source-ranges"
+        );
+    }
+
+    #[test]
+    fn bars_are_in_proportion_and_none_is_longer_than_widest() {
+        assert_eq!(
+            (
+                bar(50.0, 100.0).len(),
+                bar(100.0, 100.0).len(),
+                bar(0.1, 100.0).len()
+            ),
+            (15, 30, 1)
+        );
+        assert_eq!(bar(0.0, 0.0), "");
+    }
+}

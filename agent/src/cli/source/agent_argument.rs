@@ -1,0 +1,79 @@
+//! The argument `--agent`, and requests to that agent.
+
+use anyhow::Context;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
+use serde::de::DeserializeOwned;
+
+use super::http_client::{self, Server};
+
+/// The default address of agents.
+pub(crate) const DEFAULT_AGENT: &str = "http://127.0.0.1:9999";
+
+/// The agent to query.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AgentArgument {
+    // Must come before `agent`: clap removes an argument from the matches when it reads it, and its source with it.
+    #[command(flatten)]
+    source: AgentSource,
+
+    /// Where the agent listens (its --listen), with or without http://
+    #[arg(long, env = "CONTIV_AGENT", value_name = "URL", default_value = DEFAULT_AGENT)]
+    pub(crate) agent: Server,
+}
+
+/// Whether the address of the agent comes from the command line, the environment or the default.
+#[derive(Debug, Clone)]
+struct AgentSource(Option<ValueSource>);
+
+impl Args for AgentSource {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+impl FromArgMatches for AgentSource {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self(matches.value_source("agent")))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl AgentArgument {
+    /// True if `--agent` is on the command line.
+    pub(crate) fn is_given(&self) -> bool {
+        self.source.0 == Some(ValueSource::CommandLine)
+    }
+
+    /// Sends a POST and returns the answer.
+    ///
+    /// # Errors
+    /// When there is no answer, or its format is not that of this version.
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.read(path, &http_client::post(&self.agent, path)?)
+    }
+
+    /// Sends a GET and returns the answer.
+    ///
+    /// # Errors
+    /// When there is no answer, or its format is not that of this version.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.read(path, &http_client::get(&self.agent, path)?)
+    }
+
+    fn read<T: DeserializeOwned>(&self, path: &str, text: &str) -> anyhow::Result<T> {
+        serde_json::from_str(text).with_context(|| {
+            format!(
+                "{} answered {path} in an unexpected format; is it an agent of this version?",
+                self.agent
+            )
+        })
+    }
+}

@@ -1,8 +1,0 @@
-//! Wrong usage.
-
-use thiserror::Error;
-
-/// Wrong usage or configuration, as opposed to a failure.
-#[derive(Debug, Error)]
-#[error("{0}")]
-pub(super) struct UsageError(pub(super) String);
