@@ -378,5 +378,3 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod trace_tests;

@@ -253,5 +253,4 @@ fn describe_difference(is: &str, must: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "compare_tests.rs"]
 mod tests;

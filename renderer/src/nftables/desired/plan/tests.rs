@@ -1,5 +1,7 @@
 //! The table of `docs/builders/nft-layout.md`, row by row.
 
+mod trace;
+
 use contiv_model::{Addresses, BackendState, Protocol, ServiceId};
 
 use super::*;

@@ -7,7 +7,7 @@ use contiv_model::{ContivService, ServiceChange, ServiceId};
 use contiv_renderer::Report;
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::super::*;
 use crate::core::history::Timestamps;
 
 const NAME: &str = "test";

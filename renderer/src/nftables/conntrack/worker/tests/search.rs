@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use contiv_model::{Backend, ServiceId, ServicePort};
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::super::*;
 use crate::nftables::conntrack::flow::Identity;
 
 const PORT: u16 = 80;
