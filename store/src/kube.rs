@@ -13,7 +13,6 @@
 //! - The files of the kubeconfig are read for each new client, and again when one of them has changed; a token file is read for each
 //!   request. New connections are made with the new files, and running watches end on the old ones.
 
-mod address;
 mod client;
 mod cluster;
 mod credentials;
@@ -45,10 +44,10 @@ use futures::{
 };
 use tokio::sync::Mutex;
 
+pub use crate::url::KubeAddress;
 use crate::{
     Backoff, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream,
 };
-pub use address::KubeAddress;
 use client::Client;
 pub use cluster::{ClusterError, KubeCluster, Node, Pod, PortForward};
 use entries::Entries;

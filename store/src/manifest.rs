@@ -32,6 +32,7 @@ mod vpp_node;
 pub(crate) mod walk;
 mod write;
 
+pub use crate::url::Links;
 pub use check::routable_address;
 pub use load::load_path;
 pub(crate) use load::unreadable;
@@ -40,7 +41,6 @@ pub(crate) use parse::{FOLDER_NODES, parse_file_within};
 pub(crate) use parsed::duplicate;
 pub use parsed::{ManifestObject, ParsedManifests};
 pub(crate) use received::parse_object;
-pub use walk::Links;
 pub use write::{to_value, to_yaml};
 
 #[cfg(test)]

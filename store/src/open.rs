@@ -95,13 +95,14 @@ async fn open_scope(
             )
             .await?,
         ),
-        StoreUrl::Etcd { tls, endpoints } => Arc::new(EtcdStore::new(
-            endpoints,
-            EtcdAccess {
+        StoreUrl::Etcd { tls, endpoints } => {
+            let access = EtcdAccess {
                 tls: *tls,
                 ..access
-            },
-        )?),
+            };
+            let store = EtcdStore::new(endpoints, access)?;
+            Arc::new(store.with_parts(Kind::ALL.map(Key::prefix)))
+        }
         StoreUrl::Kube(address) => Arc::new(KubeStore::new(address.clone(), scope)),
     })
 }

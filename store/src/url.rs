@@ -1,10 +1,12 @@
 //! Store URLs: which store, and where.
 
+mod kube_address;
+
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use thiserror::Error;
 
-use crate::{kube::KubeAddress, manifest::Links};
+pub use kube_address::KubeAddress;
 
 /// The kind and the address of a store. Parsed from and printed as a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +27,16 @@ pub enum StoreUrl {
     },
     /// `kube:[PATH][?context=NAME][&pods=all][&nodes=all]`: a Kubernetes API server.
     Kube(KubeAddress),
+}
+
+/// The allowed targets of symbolic links in a folder of manifests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// Within the folder, hidden or not, like the links of a mounted `ConfigMap`.
+    #[default]
+    Inside,
+    /// Anywhere.
+    Anywhere,
 }
 
 /// Why a text is not a store URL.
@@ -186,6 +198,7 @@ impl StoreUrl {
 }
 
 /// Whether two texts are URLs of the same store.
+#[cfg(feature = "mirror")]
 pub(crate) fn names_the_same_store(one: &str, other: &str) -> bool {
     let urls = one.parse::<StoreUrl>().ok().zip(other.parse().ok());
     urls.map_or(one == other, |(one, other)| one.names_the_store_of(&other))

@@ -1,9 +1,8 @@
-//! A list at one revision, in pages, with two types at a time.
+//! A list at one revision, in pages, two parts of it at a time.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use contiv_proto::{Key, Kind};
 use etcd_client::{GetOptions, GetResponse, KvClient, ResponseHeader};
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
@@ -32,7 +31,7 @@ const MIN_LAST_PAGE_KEYS: i64 = 1000;
 const FIRST_PAGE_KEYS: i64 = 500;
 /// The target size of a page, so that a few thousand large values do not exceed the limit of one answer.
 const PAGE_BYTES: usize = 4 << 20;
-/// Types that are listed concurrently: etcd answers each request on one processor, while we read another answer.
+/// Parts that are listed concurrently: etcd answers each request on one processor, while we read another answer.
 const CONCURRENT_LISTS: usize = 2;
 /// How often a list may restart because its revision was compacted.
 const MAX_LIST_ATTEMPTS: usize = 5;
@@ -49,16 +48,17 @@ enum PageError {
 /// Lists everything below `prefix`, at one revision.
 ///
 /// A value that is too large by itself is reported as a problem of its key. Its entry has an empty value, which cannot be decoded:
-/// without an entry the key would be taken for a deleted one. With `sender` the entries go there page by page, and the snapshot has
+/// without an entry the key would be taken for a deleted one. `parts` are prefixes that are listed concurrently. With `sender` the entries go there page by page, and the snapshot has
 /// none.
 pub(super) async fn list(
     session: Session,
     known: &KnownPrefixes,
     prefix: &str,
+    parts: &[Vec<u8>],
     sender: Option<&PageSender>,
 ) -> Result<Snapshot, Failure> {
     let check = Mutex::new(known.begin_list(prefix));
-    let listed = list_checked(&session, &check, prefix, sender).await;
+    let listed = list_checked(&session, &check, prefix, parts, sender).await;
     match (listed, check.into_inner()) {
         (Ok(snapshot), check) => {
             known.end_list(prefix, check)?;
@@ -76,6 +76,7 @@ async fn list_checked(
     session: &Session,
     check: &Mutex<ListCheck>,
     prefix: &str,
+    parts: &[Vec<u8>],
     sender: Option<&PageSender>,
 ) -> Result<Snapshot, Failure> {
     for _ in 0..MAX_LIST_ATTEMPTS {
@@ -83,7 +84,7 @@ async fn list_checked(
         if let Some(sender) = sender {
             sender.begin().await;
         }
-        match pages(session, check, prefix, sender).await {
+        match pages(session, check, prefix, parts, sender).await {
             Ok(snapshot) => return Ok(snapshot),
             Err(PageError::Failed(failure)) => return Err(failure),
             Err(PageError::Compacted) => {}
@@ -104,6 +105,7 @@ async fn pages(
     session: &Session,
     check: &Mutex<ListCheck>,
     prefix: &str,
+    parts: &[Vec<u8>],
     sender: Option<&PageSender>,
 ) -> Result<Snapshot, PageError> {
     let whole = Range {
@@ -121,7 +123,7 @@ async fn pages(
             from,
             end: whole.end,
         },
-        &kind_prefixes(),
+        parts,
     );
     let ranges =
         stream::iter(rest).map(|range| Pages::new(session, check, sender, revision).all(range));
@@ -140,14 +142,6 @@ struct Range {
     from: Vec<u8>,
     /// A zero byte means "no end".
     end: Vec<u8>,
-}
-
-/// The prefixes of the keys of all types.
-fn kind_prefixes() -> Vec<Vec<u8>> {
-    Kind::ALL
-        .into_iter()
-        .map(|kind| Key::prefix(kind).into_bytes())
-        .collect()
 }
 
 /// Splits a range at some keys, in order.

@@ -5,9 +5,9 @@ use std::{fs, io, path::Path};
 use super::{
     parse::{FOLDER_NODES, parse_file, parse_file_within},
     parsed::ParsedManifests,
-    walk::{Links, SIZE_LIMIT, read_text, walk},
+    walk::{SIZE_LIMIT, read_text, walk},
 };
-use crate::{Problem, StoreError};
+use crate::{Problem, StoreError, url::Links};
 
 /// Reads one file of any name, or every manifest below a folder: `*.yaml`, `*.yml` and `*.json`, in the order of their
 /// paths, without hidden ones and links that lead out of the folder: the same as an agent by default. Unreadable files below

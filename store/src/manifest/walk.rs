@@ -17,6 +17,8 @@ use nix::{
     sys::stat::Mode,
 };
 
+use crate::url::Links;
+
 /// The largest manifest that is read from a folder: several times a dump of 10,000 services, and small enough for the memory of
 /// an agent. Parsed YAML can take twenty times the size of its text.
 pub(crate) const SIZE_LIMIT: u64 = 32 << 20;
@@ -25,16 +27,6 @@ pub(crate) const SIZE_LIMIT: u64 = 32 << 20;
 const FILES_LIMIT: usize = 100_000;
 /// The maximum depth of folders: far more than manifests need, and small enough for the stack.
 const DEPTH_LIMIT: usize = 64;
-
-/// The allowed targets of symbolic links in a folder of manifests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Links {
-    /// Within the folder, hidden or not, like the links of a mounted `ConfigMap`.
-    #[default]
-    Inside,
-    /// Anywhere.
-    Anywhere,
-}
 
 impl Links {
     /// Checks that `path` is within `root` after resolving all links.

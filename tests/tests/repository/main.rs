@@ -6,6 +6,7 @@ mod documents;
 mod hosted;
 mod hosts;
 mod imports;
+mod libraries;
 mod mutants;
 mod units;
 mod untested;

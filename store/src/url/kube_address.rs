@@ -21,7 +21,7 @@ impl KubeAddress {
     ///
     /// # Errors
     /// What is wrong with it, and what would be valid.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let mut address = Self {
             kubeconfig: (!path.is_empty()).then(|| PathBuf::from(path)),
