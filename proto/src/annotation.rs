@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use thiserror::Error;
+
 /// Annotations as they are in a message.
 type Annotations = BTreeMap<String, String>;
 
@@ -63,6 +65,24 @@ pub const OF_SERVICES: [Switch; 5] = [
 /// The annotation of endpoint slices with the time of the change of a pod or service that caused the slice to change.
 pub const LAST_CHANGE_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
+/// Why the value of an annotation is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AnnotationError {
+    /// It is neither value of a switch.
+    #[error("{value:?} is neither {default} nor {other}")]
+    Choice {
+        /// The value.
+        value: String,
+        /// One that is valid.
+        default: &'static str,
+        /// The other one.
+        other: &'static str,
+    },
+    /// It is not a weight.
+    #[error("{0:?} is not a whole number from 1 to 255")]
+    Weight(String),
+}
+
 /// Annotation of pods: their weight as backends.
 pub const WEIGHT: &str = "contiv.io/weight";
 
@@ -70,24 +90,25 @@ impl Switch {
     /// Whether the annotation has the other value rather than the default.
     ///
     /// # Errors
-    /// A description of an invalid value.
-    pub fn is_set(&self, annotations: &Annotations) -> Result<bool, String> {
+    /// [`AnnotationError::Choice`].
+    pub fn is_set(&self, annotations: &Annotations) -> Result<bool, AnnotationError> {
         Ok(self.choice(annotations)?.unwrap_or(false))
     }
 
     /// The same, with none for a missing annotation.
     ///
     /// # Errors
-    /// A description of an invalid value.
-    pub fn choice(&self, annotations: &Annotations) -> Result<Option<bool>, String> {
+    /// [`AnnotationError::Choice`].
+    pub fn choice(&self, annotations: &Annotations) -> Result<Option<bool>, AnnotationError> {
         match annotations.get(self.name) {
             None => Ok(None),
             Some(value) if value == self.default => Ok(Some(false)),
             Some(value) if value == self.other => Ok(Some(true)),
-            Some(value) => Err(format!(
-                "{value:?} is neither {} nor {}",
-                self.default, self.other
-            )),
+            Some(value) => Err(AnnotationError::Choice {
+                value: value.clone(),
+                default: self.default,
+                other: self.other,
+            }),
         }
     }
 }
@@ -95,14 +116,14 @@ impl Switch {
 /// The weight of a pod, from 1, the default, to 255.
 ///
 /// # Errors
-/// A description of an invalid value.
-pub fn weight(annotations: &Annotations) -> Result<u8, String> {
+/// [`AnnotationError::Weight`].
+pub fn weight(annotations: &Annotations) -> Result<u8, AnnotationError> {
     let Some(value) = annotations.get(WEIGHT) else {
         return Ok(1);
     };
     match value.parse() {
         Ok(weight) if weight > 0 => Ok(weight),
-        _ => Err(format!("{value:?} is not a whole number from 1 to 255")),
+        _ => Err(AnnotationError::Weight(value.clone())),
     }
 }
 
@@ -132,7 +153,10 @@ mod tests {
                 Ok(Some(false))
             );
             for wrong in ["", "True", "yes", "1", " true"] {
-                let problem = switch.is_set(&annotated(switch.name, wrong)).unwrap_err();
+                let problem = switch
+                    .is_set(&annotated(switch.name, wrong))
+                    .unwrap_err()
+                    .to_string();
                 assert!(
                     problem.contains(switch.default) && problem.contains(switch.other),
                     "{problem}"
@@ -150,6 +174,7 @@ mod tests {
             assert!(
                 weight(&annotated(WEIGHT, wrong))
                     .unwrap_err()
+                    .to_string()
                     .contains("from 1 to 255"),
                 "{wrong:?}"
             );

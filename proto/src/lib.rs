@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod annotation;
+pub mod check;
 pub mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

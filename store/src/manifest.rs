@@ -33,7 +33,6 @@ pub(crate) mod walk;
 mod write;
 
 pub use crate::url::Links;
-pub use check::routable_address;
 pub use load::load_path;
 pub(crate) use load::unreadable;
 pub use parse::parse_file;

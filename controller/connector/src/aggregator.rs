@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::{
     catalog::{AppProtocol, Instance, Protocol, SourceService},
-    name,
+    name::{self, NameError},
 };
 
 /// flomesh's tag for a gRPC port.
@@ -100,7 +100,7 @@ impl Aggregator {
         &self,
         source: &str,
         service: &SourceService,
-    ) -> Result<BTreeMap<String, MicroService>, String> {
+    ) -> Result<BTreeMap<String, MicroService>, NameError> {
         if self.excludes(service) {
             return Ok(BTreeMap::new());
         }
@@ -142,7 +142,7 @@ impl Aggregator {
         &self,
         source: &str,
         service: &SourceService,
-    ) -> Result<BTreeMap<String, MicroService>, String> {
+    ) -> Result<BTreeMap<String, MicroService>, NameError> {
         let mut micro_services = BTreeMap::<String, MicroService>::new();
         let mut hosts: Vec<&Instance<String>> = service
             .hosts
@@ -186,7 +186,7 @@ impl Aggregator {
         self.tag.is_empty() || instance.tags.contains(&self.tag)
     }
 
-    fn stored_name(&self, name: &str) -> Result<String, String> {
+    fn stored_name(&self, name: &str) -> Result<String, NameError> {
         name::to_stored(&[&self.prefix, name, &self.suffix].concat())
     }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use ipnetwork::IpNetwork;
+use thiserror::Error;
 
 /// The ranges and the allocated addresses.
 #[derive(Debug, Clone)]
@@ -75,31 +76,44 @@ impl<'a> AddressPool<'a> {
     }
 }
 
+/// Why addresses cannot be taken from a range.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RangeError {
+    /// It has host bits.
+    #[error("{range} has bits beyond its prefix; write {}/{}", .range.network(), .range.prefix())]
+    HostBits {
+        /// The range.
+        range: IpNetwork,
+    },
+    /// It is too small.
+    #[error("{range} holds too few addresses; the longest prefix is /{longest}")]
+    Small {
+        /// The range.
+        range: IpNetwork,
+        /// The longest prefix of such a range.
+        longest: u8,
+    },
+    /// It has all addresses of its family.
+    #[error("{0} is every address there is; name a range that is for services only")]
+    Everything(IpNetwork),
+}
+
 /// Checks that addresses can be taken from a range.
 ///
 /// # Errors
-/// Why not.
-pub fn check_range(range: IpNetwork) -> Result<(), String> {
-    if range.ip() != range.network() {
-        let network = range.network();
-        return Err(format!(
-            "{range} has bits beyond its prefix; write {network}/{}",
-            range.prefix()
-        ));
-    }
+/// See [`RangeError`].
+pub fn check_range(range: IpNetwork) -> Result<(), RangeError> {
     // Two addresses besides the first and the last one.
     let longest = if range.is_ipv4() { 30 } else { 126 };
-    if range.prefix() > longest {
-        return Err(format!(
-            "{range} holds too few addresses; the longest prefix is /{longest}"
-        ));
+    if range.ip() != range.network() {
+        Err(RangeError::HostBits { range })
+    } else if range.prefix() > longest {
+        Err(RangeError::Small { range, longest })
+    } else if range.prefix() == 0 {
+        Err(RangeError::Everything(range))
+    } else {
+        Ok(())
     }
-    if range.prefix() == 0 {
-        return Err(format!(
-            "{range} is every address there is; name a range that is for services only"
-        ));
-    }
-    Ok(())
 }
 
 #[expect(

@@ -3,8 +3,11 @@
 use std::net::IpAddr;
 
 use contiv_controller::{BoxError, Labels, ResourceType};
-use contiv_proto::{Key, Kind, address::without_leading_zeros, message::externalworkload as wire};
-use contiv_store::{Entry, manifest::routable_address};
+use contiv_proto::{
+    Key, Kind, address::without_leading_zeros, check::routable_address,
+    message::externalworkload as wire,
+};
+use contiv_store::Entry;
 
 use crate::service::{Service, or_tcp, read};
 

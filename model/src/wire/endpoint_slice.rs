@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use contiv_proto::{label, message::endpointslice as proto};
+use contiv_proto::{check, label, message::endpointslice as proto};
 
 use super::{
     endpoints::{self, collect_exact},
@@ -24,8 +24,8 @@ const ADDRESS_TYPES: [(&str, AddressType); 3] = [
 
 pub(super) fn validate(message: &proto::EndpointSlice) -> Validated<EndpointSlice> {
     let mut problems = Problems::default();
-    problems.check("metadata.namespace", field::name(&message.namespace));
-    problems.check("metadata.name", field::name(&message.name));
+    problems.check("metadata.namespace", check::name(&message.namespace));
+    problems.check("metadata.name", check::name(&message.name));
 
     let id = EndpointSliceId::new(message.namespace.as_str(), message.name.as_str());
     let address_type = problems.word(
@@ -91,7 +91,9 @@ fn endpoint(
     };
     let path = format_args!("endpoints[{index}].addresses[0]");
     let ip = problems.address(path, first, |text| {
-        field::routable_ip(text).and_then(|ip| check_type(ip, address_type))
+        check::routable_address(text)
+            .map_err(|problem| problem.to_string())
+            .and_then(|ip| check_type(ip, address_type))
     })?;
     let conditions = endpoint.conditions.unwrap_or_default();
     Some(SliceEndpoint {

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use contiv_proto::{label, message::endpoints as proto};
+use contiv_proto::{check, label, message::endpoints as proto};
 
 use super::{
     error::{Problems, Validated},
@@ -15,8 +15,8 @@ use crate::{
 
 pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
     let mut problems = Problems::default();
-    problems.check("metadata.namespace", field::name(&message.namespace));
-    problems.check("metadata.name", field::name(&message.name));
+    problems.check("metadata.namespace", check::name(&message.namespace));
+    problems.check("metadata.name", check::name(&message.name));
 
     // All pods share one copy of the namespace; nearly all of them are in it.
     let id = ServiceId::new(message.namespace.as_str(), message.name.as_str());
@@ -31,7 +31,7 @@ pub(super) fn validate(message: &proto::Endpoints) -> Validated<Endpoints> {
                 let ip = problems.address(
                     format_args!("{path}.addresses[{a}].ip"),
                     &address.ip,
-                    field::routable_ip,
+                    check::routable_address,
                 )?;
                 Some(self::address(
                     ip,

@@ -114,17 +114,19 @@ impl Problems {
     pub(super) fn check<T>(
         &mut self,
         field: impl fmt::Display,
-        checked: Result<T, String>,
+        checked: Result<T, impl fmt::Display>,
     ) -> Option<T> {
-        checked.map_err(|problem| self.add(field, problem)).ok()
+        checked
+            .map_err(|problem| self.add(field, problem.to_string()))
+            .ok()
     }
 
     /// The address in a field; none if it is left out. Leading zeros are reported.
-    pub(super) fn address<T>(
+    pub(super) fn address<T, E: fmt::Display>(
         &mut self,
         field: impl fmt::Display,
         text: &str,
-        check: impl Fn(&str) -> Result<T, String>,
+        check: impl Fn(&str) -> Result<T, E>,
     ) -> Option<T> {
         match self.decimal(&field, text, check) {
             Ok(address) => {
@@ -132,19 +134,20 @@ impl Problems {
                 Some(address)
             }
             Err(problem) => {
-                self.leave_out(field, problem);
+                self.leave_out(field, problem.to_string());
                 None
             }
         }
     }
 
-    /// The address or range in a field, or the reason why it is invalid. Leading zeros are reported.
-    pub(super) fn decimal<T>(
+    /// The address or range in a field, without the space around it, or the reason why it is invalid. Leading zeros are reported.
+    pub(super) fn decimal<T, E>(
         &mut self,
         field: impl fmt::Display,
         text: &str,
-        check: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<T, String> {
+        check: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let text = text.trim();
         check(text).or_else(|problem| {
             let plain = without_leading_zeros(text);
             let address = check(&plain)
@@ -188,7 +191,7 @@ impl Problems {
     pub(super) fn known<T>(
         &mut self,
         field: impl fmt::Display,
-        checked: Result<T, String>,
+        checked: Result<T, impl fmt::Display>,
     ) -> Option<T> {
         checked
             .map_err(|problem| self.tolerate(field, format!("{problem}; it is ignored")))
@@ -215,5 +218,18 @@ impl Problems {
             });
         }
         Ok((object, findings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_proto::check;
+
+    use super::*;
+
+    #[test]
+    fn space_around_a_range_is_ignored() {
+        let read = Problems::default().decimal("field", " 10.1.1.7/24\n", check::range);
+        assert_eq!(read, check::range("10.1.1.0/24"));
     }
 }

@@ -1,11 +1,8 @@
 //! Validates external workloads. The processor does not use them, only the slices that a controller makes of them.
 
-use contiv_proto::message::externalworkload as proto;
+use contiv_proto::{check, message::externalworkload as proto};
 
-use super::{
-    error::{Problems, Validated},
-    field,
-};
+use super::error::{Problems, Validated};
 
 /// Checks the addresses: they become endpoints.
 pub(super) fn validate(message: &proto::ExternalWorkload) -> Validated<()> {
@@ -14,7 +11,7 @@ pub(super) fn validate(message: &proto::ExternalWorkload) -> Validated<()> {
         problems.address(
             format_args!("spec.workloadIPs[{i}].ip"),
             ip,
-            field::routable_ip,
+            check::routable_address,
         );
     }
     problems.finish(())

@@ -1,11 +1,8 @@
 //! Custom IP allocations.
 
-use contiv_proto::message::ipalloc as proto;
+use contiv_proto::{check, message::ipalloc as proto};
 
-use super::{
-    error::{Problems, Validated},
-    field,
-};
+use super::error::{Problems, Validated};
 use crate::{
     InterfaceName, PodId,
     object::{CustomInterface, IpAllocation},
@@ -13,15 +10,15 @@ use crate::{
 
 pub(super) fn validate(message: &proto::CustomIpAllocation) -> Validated<IpAllocation> {
     let mut problems = Problems::default();
-    problems.check("spec.pod_namespace", field::name(&message.pod_namespace));
-    problems.check("spec.pod_name", field::name(&message.pod_name));
+    problems.check("spec.pod_namespace", check::name(&message.pod_namespace));
+    problems.check("spec.pod_name", check::name(&message.pod_name));
 
     let mut interfaces = Vec::with_capacity(message.custom_interfaces.len());
     for (i, interface) in message.custom_interfaces.iter().enumerate() {
         let path = format_args!("spec.custom_interfaces[{i}]");
-        problems.check(format_args!("{path}.name"), field::name(&interface.name));
+        problems.check(format_args!("{path}.name"), check::name(&interface.name));
         let field = format_args!("{path}.ip_address");
-        let read = problems.decimal(field, &interface.ip_address, field::ip_of_interface);
+        let read = problems.decimal(field, &interface.ip_address, check::interface_address);
         let ip = match (interface.ip_address.as_str(), interface.service_endpoint) {
             ("", true) => {
                 problems.add(

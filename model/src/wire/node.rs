@@ -3,21 +3,19 @@
 use std::collections::BTreeSet;
 
 use contiv_proto::{
+    check,
     message::node::{self as proto, node_address::Type},
     taint::TO_BE_DELETED,
 };
 
-use super::{
-    error::{Problems, Validated},
-    field,
-};
+use super::error::{Problems, Validated};
 use crate::{NodeName, object::Node};
 
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
     let mut problems = Problems::default();
-    problems.check("metadata.name", field::name(&message.name));
+    problems.check("metadata.name", check::name(&message.name));
 
     let (mut internal_ips, mut external_ips) = (Vec::new(), Vec::new());
     for (i, address) in message.addresses.iter().enumerate() {
@@ -30,15 +28,15 @@ pub(super) fn validate(message: &proto::Node) -> Validated<Node> {
         ips.extend(problems.address(
             format_args!("status.addresses[{i}].address"),
             &address.address,
-            field::ip,
+            check::address,
         ));
     }
     let mut pod_cidrs = BTreeSet::new();
     if !message.pod_cidr.is_empty() {
-        pod_cidrs.extend(problems.address("spec.podCIDR", &message.pod_cidr, field::cidr));
+        pod_cidrs.extend(problems.address("spec.podCIDR", &message.pod_cidr, check::range));
     }
     for (i, cidr) in message.pod_cidrs.iter().enumerate() {
-        pod_cidrs.extend(problems.address(format_args!("spec.podCIDRs[{i}]"), cidr, field::cidr));
+        pod_cidrs.extend(problems.address(format_args!("spec.podCIDRs[{i}]"), cidr, check::range));
     }
     let zone = message
         .labels

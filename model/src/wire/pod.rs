@@ -2,30 +2,29 @@
 
 use std::collections::BTreeSet;
 
-use contiv_proto::message::pod as proto;
+use contiv_proto::{check, message::pod as proto};
 
 use super::{
     annotations,
     error::{Problems, Validated},
-    field,
 };
 use crate::{PodId, object::Pod};
 
 pub(super) fn validate(message: &proto::Pod) -> Validated<Pod> {
     let mut problems = Problems::default();
-    problems.check("metadata.namespace", field::name(&message.namespace));
-    problems.check("metadata.name", field::name(&message.name));
+    problems.check("metadata.namespace", check::name(&message.namespace));
+    problems.check("metadata.name", check::name(&message.name));
 
     let mut ips = BTreeSet::new();
     if !message.ip_address.is_empty() {
-        ips.extend(problems.address("status.podIP", &message.ip_address, field::ip));
+        ips.extend(problems.address("status.podIP", &message.ip_address, check::address));
     }
     for (i, ip) in message.ip_addresses.iter().enumerate() {
-        ips.extend(problems.address(format_args!("status.podIPs[{i}].ip"), ip, field::ip));
+        ips.extend(problems.address(format_args!("status.podIPs[{i}].ip"), ip, check::address));
     }
     let host_ip = match message.host_ip_address.as_str() {
         "" => None,
-        ip => problems.address("status.hostIP", ip, field::ip),
+        ip => problems.address("status.hostIP", ip, check::address),
     };
     // Contiv's reflector does not store the flag; the addresses imply it.
     let host_network =

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use contiv_proto::message::service as proto;
+use contiv_proto::{check, message::service as proto};
 use ipnetwork::IpNetwork;
 
 use super::{
@@ -50,8 +50,8 @@ const IP_MODES: [(&str, bool); 3] = [("VIP", true), ("Proxy", false), ("", true)
 
 pub(super) fn validate(message: &proto::Service, create_revision: i64) -> Validated<Service> {
     let mut problems = Problems::default();
-    problems.check("metadata.namespace", field::name(&message.namespace));
-    problems.check("metadata.name", field::name(&message.name));
+    problems.check("metadata.namespace", check::name(&message.namespace));
+    problems.check("metadata.name", check::name(&message.name));
 
     let service_type = problems.word(
         "spec.type",
@@ -141,7 +141,7 @@ fn cluster_ips(message: &proto::Service, problems: &mut Problems) -> Addresses {
         if matches!(text.as_str(), "" | "None") {
             continue;
         }
-        let Some(ip) = problems.address(&path, text, field::routable_ip) else {
+        let Some(ip) = problems.address(&path, text, check::routable_address) else {
             continue;
         };
         match ips.iter().find(|other: &&IpAddr| other.is_ipv4() == ip.is_ipv4() && **other != ip) {
@@ -176,7 +176,7 @@ fn external_ips(message: &proto::Service, problems: &mut Problems) -> Addresses 
             problems.address(
                 format_args!("spec.externalIPs[{i}]"),
                 ip,
-                field::routable_ip,
+                check::routable_address,
             )
         });
     checked.collect()
@@ -199,7 +199,7 @@ fn load_balancer_ips(
             ips.extend(problems.address(
                 format_args!("status.loadBalancer.ingress[{i}].ip"),
                 ip,
-                field::routable_ip,
+                check::routable_address,
             ));
         }
     }
@@ -210,7 +210,11 @@ fn load_balancer_ips(
         .filter(|(_, ing)| !ing.ip.is_empty())
     {
         let path = format_args!("status.loadBalancer.ingress[{i}]");
-        let ip = problems.address(format_args!("{path}.ip"), &ingress.ip, field::routable_ip);
+        let ip = problems.address(
+            format_args!("{path}.ip"),
+            &ingress.ip,
+            check::routable_address,
+        );
         // As in kube-proxy: with any other mode nodes need not answer for the address.
         let is_vip = problems.word(
             format_args!("{path}.ipMode"),
@@ -240,7 +244,7 @@ fn source_ranges(
         match problems.decimal(
             format_args!("spec.loadBalancerSourceRanges[{i}]"),
             text,
-            field::cidr,
+            check::range,
         ) {
             Ok(range) => drop(ranges.insert(range)),
             Err(problem) => bad.push((i, text, problem)),
@@ -255,7 +259,7 @@ fn source_ranges(
         {
             problems.tolerate(field, format!("{problem}; it is left out"));
         } else {
-            problems.add(field, problem);
+            problems.add(field, problem.to_string());
         }
     }
     if service_type == ServiceType::LoadBalancer {
@@ -294,7 +298,10 @@ fn ports(
     let mut by_node_port = BTreeMap::new();
     for (i, port) in message.port.iter().enumerate() {
         let path = format_args!("spec.ports[{i}]");
-        problems.check(format_args!("{path}.name"), field::label(&port.name));
+        problems.check(
+            format_args!("{path}.name"),
+            check::name_characters(&port.name),
+        );
         let number = problems.check(format_args!("{path}.port"), field::port(port.port));
         let protocol = problems.known(
             format_args!("{path}.protocol"),

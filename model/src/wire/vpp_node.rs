@@ -2,24 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use contiv_proto::message::vppnode as proto;
+use contiv_proto::{check, message::vppnode as proto};
 
-use super::{
-    error::{Problems, Validated},
-    field,
-};
+use super::error::{Problems, Validated};
 use crate::{NodeName, object::VppNode};
 
 pub(super) fn validate(message: &proto::VppNode) -> Validated<VppNode> {
     let mut problems = Problems::default();
-    problems.check("metadata.name", field::name(&message.name));
+    problems.check("metadata.name", check::name(&message.name));
 
     let mut ips = BTreeSet::new();
     for (i, ip) in message.ip_addresses.iter().enumerate() {
         ips.extend(problems.address(
             format_args!("spec.ip_addresses[{i}]"),
             ip,
-            field::ip_of_interface,
+            check::interface_address,
         ));
     }
     // Obsolete; read as an additional address, as in Contiv.
@@ -27,7 +24,7 @@ pub(super) fn validate(message: &proto::VppNode) -> Validated<VppNode> {
         ips.extend(problems.address(
             "spec.ip_address",
             &message.ip_address,
-            field::ip_of_interface,
+            check::interface_address,
         ));
     }
     problems.finish(VppNode {

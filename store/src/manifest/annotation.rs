@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contiv_proto::annotation;
+use contiv_proto::annotation::{self, AnnotationError};
 
 use super::check::Check;
 
@@ -18,8 +18,11 @@ pub(super) fn check_pod(annotations: &BTreeMap<String, String>, check: &mut Chec
     refuse_if_wrong(annotation::WEIGHT, annotation::weight(annotations), check);
 }
 
-fn refuse_if_wrong<T>(name: &str, read: Result<T, String>, check: &mut Check) {
+fn refuse_if_wrong<T>(name: &str, read: Result<T, AnnotationError>, check: &mut Check) {
     if let Err(reason) = read {
-        check.refuse(format_args!("metadata.annotations[{name}]"), reason);
+        check.refuse(
+            format_args!("metadata.annotations[{name}]"),
+            reason.to_string(),
+        );
     }
 }

@@ -1,9 +1,11 @@
 //! Validates the fields that contiv uses, as an API server does.
 
-use std::{fmt::Arguments, net::IpAddr};
+use std::fmt::Arguments;
 
-use contiv_proto::address::without_leading_zeros;
-use ipnetwork::IpNetwork;
+use contiv_proto::{
+    address::without_leading_zeros,
+    check::{self, InvalidText},
+};
 use jiff::Timestamp;
 
 /// Collects the problems of one object. Fields are spelled as in the manifest.
@@ -46,68 +48,52 @@ impl Check {
         &mut self,
         field: Arguments<'_>,
         text: &str,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: impl Fn(&str) -> Result<T, InvalidText>,
     ) {
         match parse(&without_leading_zeros(text)).or_else(|_| parse(text)) {
             Ok(_) => self.has_address = true,
-            Err(reason) => self.leave_out(field, reason),
+            Err(reason) => self.leave_out(field, reason.to_string()),
         }
     }
 
     /// Checks an IPv4 or IPv6 address.
     pub(super) fn address(&mut self, field: Arguments<'_>, text: &str) {
-        self.check_address(field, text, parse_address);
+        self.check_address(field, text, check::address);
     }
 
-    /// Checks an address that other hosts can send to: Kubernetes' rule for the addresses of services and endpoints
-    /// (`ValidateNonSpecialIP`). It prevents authors of endpoints from reaching the loopback of a node.
+    /// Checks an address that other hosts can send to.
     pub(super) fn routable_address(&mut self, field: Arguments<'_>, text: &str) {
-        self.check_address(field, text, routable_address);
+        self.check_address(field, text, check::routable_address);
     }
 
     /// Checks an address of an interface, with or without a prefix length.
     pub(super) fn address_of_interface(&mut self, field: Arguments<'_>, text: &str) {
-        self.check_address(field, text, |text| {
-            let problem =
-                |_| format!("{text:?} is not an address of an interface, as in 192.168.16.2/24");
-            text.parse::<IpNetwork>().map_err(problem)
-        });
+        self.check_address(field, text, check::interface_address);
     }
 
     /// Checks the name of an object, an interface or a node.
     pub(super) fn name(&mut self, field: Arguments<'_>, text: &str) {
-        if text.is_empty() {
-            self.refuse(field, "missing; expected a name");
-        } else if text.len() > 253 {
-            self.refuse(
-                field,
-                format!("{} characters long; 253 are allowed", text.len()),
-            );
-        } else {
-            self.name_characters(field, text);
+        if let Err(reason) = check::name(text) {
+            self.refuse(field, reason.to_string());
         }
     }
 
     /// Checks that a text consists of the characters of names only. It may be empty.
     pub(super) fn name_characters(&mut self, field: Arguments<'_>, text: &str) {
-        let is_name_character = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if !text.chars().all(is_name_character) {
-            self.refuse(
-                field,
-                format!("{text:?} has characters other than letters, digits, hyphens, underscores and dots"),
-            );
+        if let Err(reason) = check::name_characters(text) {
+            self.refuse(field, reason.to_string());
         }
     }
 
     /// Checks an address range that belongs to the object, such as the pod CIDR of a node.
     pub(super) fn network(&mut self, field: Arguments<'_>, text: &str) {
-        self.check_address(field, text, parse_network);
+        self.check_address(field, text, check::range);
     }
 
     /// Checks an address range of clients. It does not count as an address of the object.
     pub(super) fn client_network(&mut self, field: Arguments<'_>, text: &str) {
-        if let Err(reason) = parse_network(&without_leading_zeros(text)) {
-            self.findings.push((field.to_string(), reason));
+        if let Err(reason) = check::range(&without_leading_zeros(text)) {
+            self.findings.push((field.to_string(), reason.to_string()));
         }
     }
 
@@ -194,38 +180,4 @@ impl Check {
         self.known_value(field, &protocol, &["TCP", "UDP", "SCTP"]);
         protocol
     }
-}
-
-/// An address and a prefix length.
-fn parse_network(text: &str) -> Result<IpNetwork, String> {
-    let network = text.parse().ok().filter(|_| text.contains('/'));
-    network
-        .ok_or_else(|| format!("{text:?} is not an address range, as in 10.0.0.0/16 or fd00::/64"))
-}
-
-fn parse_address(text: &str) -> Result<IpAddr, String> {
-    text.parse()
-        .map_err(|_| format!("{text:?} is not an IP address, as in 10.0.0.1 or fd00::1"))
-}
-
-/// The address, if other hosts can send to it. An IPv4-mapped IPv6 address becomes IPv4.
-///
-/// # Errors
-/// Why it is invalid.
-pub fn routable_address(text: &str) -> Result<IpAddr, String> {
-    let address = parse_address(text)?.to_canonical();
-    if is_special(address) {
-        return Err(format!(
-            "{text:?} is not an address that other hosts can send to"
-        ));
-    }
-    Ok(address)
-}
-
-fn is_special(address: IpAddr) -> bool {
-    let is_local = match address {
-        IpAddr::V4(v4) => v4.is_broadcast() || v4.is_link_local(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    is_local || address.is_unspecified() || address.is_loopback() || address.is_multicast()
 }

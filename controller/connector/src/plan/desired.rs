@@ -66,7 +66,7 @@ impl<'a> DesiredServices<'a> {
                 Err(reason) => {
                     // Its new name is invalid. The object with its previous name must not be deleted because of that.
                     self.unknown_sources.insert((name, source));
-                    self.add_problem(name, source, reason);
+                    self.add_problem(name, source, reason.to_string());
                     continue;
                 }
             };

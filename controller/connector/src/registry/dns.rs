@@ -20,10 +20,12 @@ use hickory_resolver::{
     config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts},
     net::{DnsError, NetError, NoRecords, runtime::TokioRuntimeProvider},
     proto::{
+        ProtoError,
         op::ResponseCode,
         rr::{Name, RData, RecordType, rdata::SRV},
     },
 };
+use thiserror::Error;
 use tokio::time::sleep;
 
 use super::{FoundAddresses, HostLookup, Publisher, Registry, RegistryError, address, backoff};
@@ -276,8 +278,8 @@ async fn lookup(
 }
 
 /// The name as written, without this machine's search domains.
-fn full_name(name: &str) -> Result<Name, String> {
-    let mut name = Name::from_utf8(name).map_err(|error| error.to_string())?;
+fn full_name(name: &str) -> Result<Name, ProtoError> {
+    let mut name = Name::from_utf8(name)?;
     name.set_fqdn(true);
     Ok(name)
 }
@@ -291,11 +293,22 @@ fn protocol(record: &str) -> Protocol {
     }
 }
 
+/// Why a text is not the name of SRV records.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// It is no name.
+    #[error(transparent)]
+    Name(#[from] ProtoError),
+    /// Its first labels are not those of a service and of a protocol.
+    #[error("{0:?} is not the name of SRV records; write one as in _http._tcp.web.example.org")]
+    Labels(String),
+}
+
 /// Validates the name of SRV records.
 ///
 /// # Errors
-/// The reason why it is invalid.
-pub fn check_record(record: &str) -> Result<(), String> {
+/// See [`RecordError`].
+pub fn check_record(record: &str) -> Result<(), RecordError> {
     full_name(record)?;
     let mut labels = record.split('.');
     let is_service = labels
@@ -305,9 +318,7 @@ pub fn check_record(record: &str) -> Result<(), String> {
     if is_service && is_known && labels.next().is_some_and(|label| !label.is_empty()) {
         return Ok(());
     }
-    Err(format!(
-        "{record:?} is not the name of SRV records; write one as in _http._tcp.web.example.org"
-    ))
+    Err(RecordError::Labels(record.to_owned()))
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ fn invalid_service_fields_are_named_with_valid_values() {
         ("spec.ports[0].port: ", "1 to 65535"),
         ("spec.ports[0].name: ", "hyphens"),
         ("spec.ports[1].nodePort: ", "1 to 65535"),
-        ("spec.clusterIP: ", "10.1.2.3"),
+        ("spec.clusterIP: ", "as in 10.0.0.1"),
         ("spec.clusterIPs[1]: ", "at most one"),
         ("spec.externalIPs[0]: ", "loopback"),
     ] {

@@ -175,7 +175,8 @@ fn instance(
                 .all(|check| check.status == "passing"),
         tags: service.tags.unwrap_or_default(),
     };
-    Ok((destination(address_text)?, instance))
+    let destination = destination(address_text).map_err(|reason| reason.to_string())?;
+    Ok((destination, instance))
 }
 
 #[cfg(test)]
