@@ -15,9 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_model::NodeName;
+use contiv_model::{ContivService, NodeName, ServiceId};
 use contiv_node::{
-    Core,
+    Core, Status,
     decode::{Decoder, StoreEvent},
     message::{
         Answer, Input, MirrorReport, Now, Output, RequestId, VerifierReport, Work, WorkDone,
@@ -32,7 +32,7 @@ use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng, rngs::SmallRng};
 
 use crate::{
-    cluster::{Cluster, NODE, NODE_ADDRESS, NodeFacts, ServedService, Write},
+    cluster::{Cluster, NODE, NODE_ADDRESS, NodeFacts, ServedService, Write, service_name},
     config::{self, RENDERER},
     confirmation::Confirmation,
     disk::ModelDisk,
@@ -126,6 +126,9 @@ impl Stats {
 /// The agent while it runs.
 struct Agent {
     core: Core,
+    /// What the core reports after the last input.
+    status: Status,
+    services: Vec<Arc<ContivService>>,
     decoder: Decoder,
     renderer: PoisonIsolator<Nftables>,
     /// The renderer has lost its state, or had none yet.
@@ -672,6 +675,8 @@ impl World {
         let summary = Input::Mirror(MirrorReport::Summary(self.disk.summary(&own_node)));
         let first = self.clock + self.random_delay(Duration::from_secs(3));
         self.agent = Some(Agent {
+            status: core.status(),
+            services: core.services(),
             core,
             decoder: Decoder::new(now.time),
             renderer: new_renderer(&self.kernel, self.is_table_owned),
@@ -823,15 +828,15 @@ impl World {
         let can_delete = matches!(input, Input::Store(..) | Input::Mirror(_) | Input::Timer);
         let is_list = matches!(input, Input::Store(StoreEvent::Listed(_), _));
         agent.waiting += usize::from(matches!(input, Input::Store(..)));
-        let was_synced = agent.core.status().synced;
+        let was_synced = agent.status.synced;
         let handled = if was_synced { 1 } else { agent.waiting.max(1) };
         // A first list replaces the saved state.
         let before = if was_synced {
-            agent.core.services().len()
+            agent.services.len()
         } else {
             self.disk.services()
         };
-        let held_before = agent.core.status().held_deletions;
+        let held_before = agent.status.held_deletions.take();
         self.confirmation
             .on_input(&input, held_before.as_ref(), now.time);
         let pod_request = match &input {
@@ -851,8 +856,10 @@ impl World {
                 .history
                 .on_pod_request(kind, answer_to(request, &out), now);
         }
-        let status = agent.core.status();
-        let gone = before.saturating_sub(agent.core.services().len());
+        agent.status = agent.core.status();
+        agent.services = agent.core.services();
+        let status = &agent.status;
+        let gone = before.saturating_sub(agent.services.len());
         let is_mass = gone >= invariants::MIN_MASS_DELETION * handled && gone * 2 > before;
         let held = (held_before.as_ref(), status.held_deletions.as_ref());
         if can_delete
@@ -881,12 +888,12 @@ impl World {
         let Some(agent) = &self.agent else {
             return Ok(());
         };
-        let status = agent.core.status();
+        let status = &agent.status;
         let is_current =
             status.synced && !status.from_mirror && status.revision == self.store.revision();
         let has_all = is_current && self.feed.is_idle(&self.store);
         self.used_endpoints
-            .check(&agent.core, status.revision, has_all)?;
+            .check(&agent.services, status, has_all)?;
         self.pods.check(agent.core.pods(), self.clock)
     }
 
@@ -999,13 +1006,32 @@ impl World {
             .map(|(_, node)| node)
     }
 
+    /// The services that another one, whose stored value is invalid, keeps from a frontend. After a restore of the store that one may
+    /// be of a later state, with a frontend that is free in the store.
+    fn contested_services(&self) -> BTreeSet<u16> {
+        let invalid: BTreeSet<ServiceId> = self
+            .cluster
+            .served()
+            .filter(|(.., is_valid)| !is_valid)
+            .map(|(number, ..)| service_id(number))
+            .collect();
+        let Some(agent) = self.agent.as_ref().filter(|_| !invalid.is_empty()) else {
+            return BTreeSet::new();
+        };
+        let has_lost = |number: &&u16| {
+            let service = agent.core.service(&service_id(**number));
+            service.is_some_and(|service| service.lost.values().any(|it| invalid.contains(it)))
+        };
+        self.stable.keys().filter(has_lost).copied().collect()
+    }
+
     /// Connections to a service that has not changed for long must have the expected result, despite all faults.
     fn check_flows(&mut self) -> Result<(), String> {
         // A deleted service that is held keeps its addresses, though another one may have them in the store.
         if self
             .agent
             .as_ref()
-            .is_some_and(|agent| agent.core.status().held_deletions.is_some())
+            .is_some_and(|agent| agent.status.held_deletions.is_some())
         {
             self.last_disturbance = self.clock;
         }
@@ -1018,8 +1044,12 @@ impl World {
             .map(|_| NODE_ADDRESS)
             .into_iter()
             .collect::<BTreeSet<_>>();
+        let contested = self.contested_services();
         let mut candidates = Vec::new();
-        for (since, service) in self.stable.values() {
+        for (number, (since, service)) in &self.stable {
+            if contested.contains(number) {
+                continue;
+            }
             let client = Client::ALL[self.rng.random_range(0..Client::ALL.len())];
             if is_due(*since) && (node.is_some() || !expected::needs_node_facts(service, client)) {
                 let node = node.unwrap_or_default();
@@ -1117,7 +1147,7 @@ impl World {
             .all(|view| view.state == "idle" && view.pending == "nothing");
         is_idle
             && is_applied
-            && agent.core.status().held_deletions.is_none()
+            && agent.status.held_deletions.is_none()
             && self.feed.is_idle(&self.store)
     }
 
@@ -1162,6 +1192,10 @@ enum Step {
     Deliver,
     Write,
     Fault,
+}
+
+fn service_id(number: u16) -> ServiceId {
+    ServiceId::new("default", service_name(number))
 }
 
 fn new_kernel(addresses: &LocalAddresses) -> ModelKernel {

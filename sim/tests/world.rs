@@ -28,6 +28,11 @@ fn simulated_nodes_keep_every_invariant() {
 }
 
 #[test]
+fn invalid_service_of_a_restored_store_may_keep_a_newer_frontend() {
+    assert!(run(5005, HOUR).rests > 0);
+}
+
+#[test]
 fn same_seed_gives_the_same_run() {
     let trace = |seed| {
         let mut world = World::new(seed);
