@@ -1,7 +1,10 @@
 //! A model of the agent's state folder: written data survives the end of the process; of the mirror, synced data also survives
 //! a power failure. After a boot the machine has no pods.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use contiv_model::{InterfaceName, PodId};
 use contiv_node::message::Saving;
@@ -18,8 +21,8 @@ struct Content {
 /// The mirror and the list of attached pods; empty at first.
 #[derive(Debug, Clone, Default)]
 pub struct ModelDisk {
-    written: Option<Content>,
-    synced: Option<Content>,
+    written: Option<Arc<Content>>,
+    synced: Option<Arc<Content>>,
     pods: BTreeMap<PodId, InterfaceName>,
 }
 
@@ -33,7 +36,7 @@ impl ModelDisk {
                 keep,
             } => self.replace(revision, entries, &keep),
             Saving::Apply(batch) => {
-                let content = self.written.as_mut()?;
+                let content = Arc::make_mut(self.written.as_mut()?);
                 content.revision = batch.revision;
                 for change in batch.changes {
                     match change {
@@ -50,7 +53,7 @@ impl ModelDisk {
 
     fn replace(&mut self, revision: i64, entries: PackedEntries, keep: &BTreeSet<String>) {
         let before = self.written.take().unwrap_or_default();
-        let kept = before
+        let kept = Arc::unwrap_or_clone(before)
             .entries
             .into_iter()
             .filter(|(key, _)| keep.contains(key));
@@ -66,7 +69,7 @@ impl ModelDisk {
         let entries = kept
             .chain(new.into_iter().map(|entry| (entry.key.clone(), entry)))
             .collect();
-        self.written = Some(Content { revision, entries });
+        self.written = Some(Arc::new(Content { revision, entries }));
     }
 
     /// Syncs all written data to the disk.

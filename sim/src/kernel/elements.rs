@@ -3,7 +3,7 @@
 mod fields;
 mod tree;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(crate) use self::{fields::Fields, tree::Tree};
 use super::element::{Element, InsertConflict};
@@ -11,8 +11,8 @@ use super::element::{Element, InsertConflict};
 /// The elements of a set.
 #[derive(Debug, Clone)]
 pub(crate) enum Elements {
-    /// By their keys.
-    Hash(BTreeMap<Vec<u8>, Element>),
+    /// By their keys. Shared with the state before a transaction, which begins with a copy of each set that it changes.
+    Hash(BTreeMap<Arc<[u8]>, Arc<Element>>),
     /// Start and end elements of intervals.
     Tree(Tree),
     /// Intervals of concatenations, in the order of their insertion.
@@ -30,7 +30,7 @@ impl Elements {
 
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Element> + '_> {
         match self {
-            Self::Hash(elements) => Box::new(elements.values()),
+            Self::Hash(elements) => Box::new(elements.values().map(|element| &**element)),
             Self::Tree(tree) => Box::new(tree.iter()),
             Self::Fields(fields) => Box::new(fields.iter()),
         }
@@ -46,12 +46,12 @@ impl Elements {
         match self {
             Self::Hash(elements) => {
                 if let Some(same) = elements
-                    .get(&element.key)
+                    .get(element.key.as_slice())
                     .filter(|same| !same.is_expired(now))
                 {
-                    return Err(InsertConflict::Same(Box::new(same.clone())));
+                    return Err(InsertConflict::Same(Box::new(Element::clone(same))));
                 }
-                elements.insert(element.key.clone(), element);
+                elements.insert(element.key.as_slice().into(), Arc::new(element));
                 Ok(())
             }
             Self::Tree(tree) => tree.insert(element, is_anonymous),
@@ -62,7 +62,7 @@ impl Elements {
     /// Removes the element that a request to delete `key` refers to.
     pub(crate) fn remove(&mut self, key: &[u8], is_end: bool) -> Option<Element> {
         match self {
-            Self::Hash(elements) => elements.remove(key),
+            Self::Hash(elements) => elements.remove(key).map(Arc::unwrap_or_clone),
             Self::Tree(tree) => tree.remove(key, is_end),
             Self::Fields(fields) => fields.remove(key),
         }
@@ -71,7 +71,10 @@ impl Elements {
     /// Removes all elements.
     pub(crate) fn clear(&mut self) -> Vec<Element> {
         match self {
-            Self::Hash(elements) => std::mem::take(elements).into_values().collect(),
+            Self::Hash(elements) => std::mem::take(elements)
+                .into_values()
+                .map(Arc::unwrap_or_clone)
+                .collect(),
             Self::Tree(tree) => tree.clear(),
             Self::Fields(fields) => fields.clear(),
         }
@@ -92,7 +95,10 @@ impl Elements {
     /// The element that matches a packet with this key.
     pub(crate) fn find(&self, key: &[u8], now: u64) -> Option<&Element> {
         match self {
-            Self::Hash(elements) => elements.get(key).filter(|element| !element.is_expired(now)),
+            Self::Hash(elements) => {
+                let element = elements.get(key).map(|element| &**element);
+                element.filter(|element| !element.is_expired(now))
+            }
             Self::Tree(tree) => tree.find(key),
             Self::Fields(fields) => fields.find(key),
         }
@@ -101,7 +107,7 @@ impl Elements {
     /// The element that begins with this key, to update it.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Element> {
         match self {
-            Self::Hash(elements) => elements.get_mut(key),
+            Self::Hash(elements) => elements.get_mut(key).map(Arc::make_mut),
             Self::Tree(tree) => tree.get_mut(key),
             Self::Fields(fields) => fields.get_mut(key),
         }

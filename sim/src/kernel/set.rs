@@ -70,6 +70,13 @@ impl Set {
         !self.bindings.is_empty() && self.has(F_CONSTANT | F_ANONYMOUS)
     }
 
+    /// Drops the elements that have expired, which only a set with timeouts has.
+    pub(crate) fn expire(&mut self, now: u64) {
+        if self.has(F_TIMEOUT) {
+            self.elements.expire(now);
+        }
+    }
+
     /// Whether rules can write elements: packets can update the kernel's data structure of this set.
     pub(crate) fn can_be_updated(&self) -> bool {
         let is_bitmap = self.declaration.key_len <= 2 && !self.has(F_MAP | F_TIMEOUT | F_EVAL);

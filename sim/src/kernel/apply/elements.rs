@@ -241,7 +241,7 @@ impl Transaction<'_> {
         if let Some(end) = attributes.get(elem::KEY_END) {
             read_plain(end, len, data::MAX_LEN)?;
         }
-        found.elements.expire(now);
+        found.expire(now);
         match found.elements.remove(&key, is_end) {
             Some(gone) => {
                 self.removed(at, handle, &gone);

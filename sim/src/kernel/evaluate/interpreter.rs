@@ -54,7 +54,7 @@ impl Effect {
                 let Some(found) = table.set_mut(set) else {
                     return;
                 };
-                found.elements.expire(now);
+                found.expire(now);
                 let is_full = found.size > 0 && found.elements.len() >= found.size as usize;
                 match found.elements.get_mut(&element.key) {
                     // The data of an existing element is not changed.
