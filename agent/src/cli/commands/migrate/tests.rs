@@ -10,7 +10,7 @@ use crate::config::Config;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("src/cli/migrate/golden")
+        .join("src/cli/commands/migrate/golden")
         .join(name)
 }
 
