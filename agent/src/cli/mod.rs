@@ -1,9 +1,9 @@
 //! The command line.
 //!
-//! - [`commands`] has one file or folder for each subcommand; they use
-//! - [`selection`], what a command is about, which uses
-//! - [`source`], where answers come from, and
-//! - [`output`], how they are shown.
+//! - `commands` has one file or folder for each subcommand; they use
+//! - `selection`, what a command is about, which uses
+//! - `source`, where answers come from, and
+//! - `output`, how they are shown.
 //!
 //! Exit codes: 0 success, 1 something failed or some input was bad, 2 wrong usage or configuration.
 
