@@ -1,6 +1,7 @@
 //! Assembles the running agent: store, node core, renderers, debug HTTP, signals.
 
 use contiv_node::health::ProxyHealth;
+use contiv_node::{CoreConfig, GuardConfig, HistoryLimits, Input, VerificationConfig};
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, anyhow, bail};
@@ -33,7 +34,6 @@ use crate::{
     state_dir::{StateDir, attached_pods},
     tls::ServerCertificate,
 };
-use contiv_node::{CoreConfig, GuardConfig, HistoryLimits, Input, VerificationConfig};
 
 /// How many requests may be queued for the node core before callers have to wait.
 const QUEUE_CAPACITY: usize = 64;

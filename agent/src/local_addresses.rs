@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use contiv_model::LocalInterfaces;
+use contiv_node::Input;
 use contiv_renderer::{LocalAddresses, LocalAddressesError};
 use tokio::{sync::mpsc::Sender, time::sleep};
 use tracing::warn;
 
 use crate::drivers::Request;
-use contiv_node::Input;
 
 /// The pause before the watch is opened again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,10 +1,6 @@
 //! The memory that frequent requests to the node allocate: a bound, since a copy of all services for each would be a defect.
 
-#![expect(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    reason = "a test has a clock, and fails if it cannot go on"
-)]
+#![expect(clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use std::time::{Duration, Instant};
 

@@ -2,6 +2,12 @@
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 
+use contiv_node::{
+    Core, CoreConfig,
+    decode::Decoder,
+    message::{Input, Metric, Now, Output},
+    own_node_key,
+};
 use contiv_store::{Delivery, FeedHandle};
 use jiff::Timestamp;
 use thiserror::Error;
@@ -22,12 +28,6 @@ use crate::{
     health::HealthOutputs,
     mirror::{MirrorHandle, RETRY_AFTER},
     state_dir::PodsFile,
-};
-use contiv_node::{
-    Core, CoreConfig,
-    decode::Decoder,
-    message::{Input, Metric, Now, Output},
-    own_node_key,
 };
 
 /// How long shutdown waits for working renderers.

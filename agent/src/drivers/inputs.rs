@@ -1,5 +1,6 @@
 //! The sources of inputs and their priorities.
 
+use contiv_node::message::{Input, MirrorReport, VerifierReport};
 use contiv_store::{Delivery, FeedEvent};
 use tokio::{
     sync::mpsc::{Receiver, UnboundedReceiver},
@@ -7,7 +8,6 @@ use tokio::{
 };
 
 use super::api::Request;
-use contiv_node::message::{Input, MirrorReport, VerifierReport};
 
 /// How many batches of the store are merged at most.
 const BATCHES_AT_ONCE: usize = 256;

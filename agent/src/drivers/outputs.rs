@@ -10,15 +10,15 @@ use std::{
 };
 
 use contiv_model::Snapshot;
+use contiv_node::{
+    Core,
+    message::{Answer, Metric, MirrorReport, Output, RequestId},
+};
 use contiv_store::FeedHandle;
 use tokio::sync::oneshot;
 
 use super::{api::Reply, renderer_thread::Job};
 use crate::{health::HealthOutputs, mirror::MirrorHandle, state_dir::PodsFile};
-use contiv_node::{
-    Core,
-    message::{Answer, Metric, MirrorReport, Output, RequestId},
-};
 
 /// A sink of metrics.
 pub trait MetricSink: fmt::Debug + Send + Sync {

@@ -12,12 +12,12 @@ use std::{
     time::Instant,
 };
 
+use contiv_node::message::{Input, Work, WorkDone};
 use contiv_renderer::{Description, Renderer, Report, Verifier, Watch};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, warn};
 
 use crate::logging::panic_message;
-use contiv_node::message::{Input, Work, WorkDone};
 
 /// A renderer to run: its name and its constructor.
 #[derive(Clone)]

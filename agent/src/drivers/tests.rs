@@ -12,6 +12,7 @@ mod warnings;
 use std::{collections::BTreeSet, time::Duration};
 
 use contiv_model::ServiceId;
+use contiv_node::{Core, Input, Outcome, Record};
 use contiv_store::{FeedEvent, Inconsistency, ListPart, Mirror, Problem};
 
 use super::Request;
@@ -22,7 +23,6 @@ use crate::{
         snapshot,
     },
 };
-use contiv_node::{Core, Input, Outcome, Record};
 
 /// How long each part of the first list of the store may take.
 const LIST_LIMIT: Duration = Duration::from_secs(10);

@@ -12,11 +12,11 @@ use std::{
 };
 
 use contiv_model::Snapshot;
+use contiv_node::message::VerifierReport;
 use contiv_renderer::Verifier;
 use tokio::sync::mpsc;
 
 use super::renderer_thread::RendererSpec;
-use contiv_node::message::VerifierReport;
 
 /// Starts the thread of a renderer; none if it has no verifier. It takes one snapshot at a time, and ends when the sender is
 /// dropped.

@@ -1,11 +1,11 @@
 //! Handlers that change something.
 
 use axum::{Json, extract::State, http::StatusCode};
+use contiv_node::{Core, Input};
 use serde_json::{Value, json};
 
 use super::{Api, error::ApiError, loopback::FromLoopback};
 use crate::drivers::Request;
-use contiv_node::{Core, Input};
 
 /// Confirms held deletions. 200 if there are none.
 pub(super) async fn confirm_deletions(

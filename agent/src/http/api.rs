@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
+use contiv_node::Core;
 use contiv_renderer::{ForwardingNeeds, ForwardingOff, InterfaceKind};
 use tokio::sync::{mpsc, oneshot};
 
@@ -14,7 +15,6 @@ use crate::{
     logging::LogLevel,
     metrics::Metrics,
 };
-use contiv_node::Core;
 
 /// How long a request waits for the node core, or for a renderer.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(3);

@@ -6,14 +6,14 @@ use axum::{
     Json,
     extract::{Query as Arguments, State, rejection::QueryRejection},
 };
+use contiv_node::Core;
+use contiv_node::metrics::ServiceSizes;
 use contiv_renderer::nftables::counters::RefusalReason;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, error::ApiError};
 use crate::counters::ServiceConnections;
-use contiv_node::Core;
-use contiv_node::metrics::ServiceSizes;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use axum::{Json, extract::State};
+use contiv_node::{Core, RendererView};
 use serde_json::{Value, json};
 
 use super::{Api, error::ApiError};
-use contiv_node::{Core, RendererView};
 
 pub(super) async fn liveness(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
     let status = api.query(Core::status).await?;

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use contiv_node::Core;
 use contiv_node::health::ProxyHealth;
 use std::io;
 
@@ -20,7 +21,6 @@ use tokio::{net::TcpListener, sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Api, error, serve_router};
-use contiv_node::Core;
 
 #[derive(Debug, Clone)]
 struct Source {

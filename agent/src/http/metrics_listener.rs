@@ -11,6 +11,7 @@ use axum::{
     Router, http::header::X_CONTENT_TYPE_OPTIONS, middleware::from_fn, response::IntoResponse,
     routing::get,
 };
+use contiv_node::metrics::KubeProxyMetrics;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,6 @@ use super::{
     serve_router::{serve_router, serve_router_over_tls},
 };
 use crate::tls::ServerCertificate;
-use contiv_node::metrics::KubeProxyMetrics;
 
 fn router(api: Api, scrape_guard: Arc<ScrapeGuard>) -> Router {
     let mode = api.metrics.node.kube_proxy().map(KubeProxyMetrics::mode);

@@ -11,6 +11,7 @@ use axum::{
     http::StatusCode,
 };
 use contiv_model::{InterfaceName, InterfacePattern, PodId};
+use contiv_node::Input;
 use contiv_proto::{Key, Kind};
 use contiv_renderer::InterfaceKind;
 use serde::Deserialize;
@@ -18,7 +19,6 @@ use serde_json::{Value, json};
 
 use super::{Api, error::ApiError, loopback::FromLoopback, views::bad_request};
 use crate::drivers::Request;
-use contiv_node::Input;
 
 /// Longer waits would exceed the timeout of all requests.
 const MAX_WAIT: Duration = Duration::from_secs(25);

@@ -14,11 +14,11 @@ use contiv_model::{
     Flow, InterfaceName, Protocol, Trace, trace as trace_flow,
     trace::{Client, Verdict},
 };
+use contiv_node::{Caveat, Core};
 use contiv_renderer::ForwardingOff;
 use serde::Deserialize;
 
 use super::{Api, error::ApiError};
-use contiv_node::{Caveat, Core};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

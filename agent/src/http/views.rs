@@ -11,6 +11,7 @@ use contiv_model::{
     ContivService, Object, ServiceId, Snapshot, UnservedService, processor::NodeView,
     wire::object_kind,
 };
+use contiv_node::{Core, Quarantined, RendererView, Status, Warning};
 use contiv_proto::Kind;
 use contiv_renderer::ForwardingOff;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,6 @@ use tokio::sync::oneshot;
 
 use super::{Api, api::ANSWER_LIMIT, error::ApiError, history_query::HistoryQuery};
 use crate::{drivers::Request, health::HealthCheckView};
-use contiv_node::{Core, Quarantined, RendererView, Status, Warning};
 
 /// The status, and the settings of the machine that it needs.
 #[derive(Debug, Serialize)]

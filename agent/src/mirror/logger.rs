@@ -9,11 +9,11 @@ use std::{
     },
 };
 
+use contiv_node::message::Saving;
 use contiv_store::mirror::log::Log;
 use tracing::{info, warn};
 
 use super::messages::{Job, Replacement, Work};
-use contiv_node::message::Saving;
 
 /// The state of the thread.
 pub(super) struct Logger {

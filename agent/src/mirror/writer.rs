@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use contiv_node::message::MirrorReport;
 use contiv_store::{Mirror, MirrorError, QuarantinedFile, Saved, mirror::log};
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
@@ -18,7 +19,6 @@ use super::{
     messages::{Work, size},
     pending::Pending,
 };
-use contiv_node::message::MirrorReport;
 
 /// The least time between two writes: several changes of a key meanwhile are written once.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);

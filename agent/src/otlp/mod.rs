@@ -10,6 +10,7 @@ mod spans;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use contiv_node::{Outcome, Record};
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::trace::{RandomIdGenerator, SpanExporter as _};
 use tokio::{
@@ -22,7 +23,6 @@ use crate::{
     config::Config,
     drivers::{Question, Request},
 };
-use contiv_node::{Outcome, Record};
 use spans::{Clock, spans};
 
 /// The polling interval of the history.

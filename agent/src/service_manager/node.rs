@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use contiv_node::RendererView;
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
@@ -9,7 +10,6 @@ use tokio::{
 
 use super::{ProcessStatus, STATUS_QUERY_INTERVAL, status_line};
 use crate::drivers::{Question, Request};
-use contiv_node::RendererView;
 
 /// Asks the node; none if it has ended.
 pub(crate) async fn node_status(requests: mpsc::Sender<Request>) -> Option<ProcessStatus> {

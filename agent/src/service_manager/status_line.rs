@@ -1,7 +1,8 @@
 //! The status line of `systemctl status`.
 
-use crate::controllers::Leadership;
 use contiv_node::{RendererView, Status};
+
+use crate::controllers::Leadership;
 
 /// The state of the agent: the most urgent of those that apply.
 pub(super) fn agent(status: &Status, renderers: &[RendererView]) -> String {

@@ -2,6 +2,7 @@ use contiv_controller::{
     BoxError, Context, Controller, Key, Lease, Manager, Outcome, ResourceType,
     lease::election::Election,
 };
+use contiv_node::Input;
 use contiv_store::FeedEvent;
 use contiv_store_testing::MemoryStore;
 use serde_json::json;
@@ -18,7 +19,6 @@ use crate::{
     drivers::Request,
     test_support::{Harness, Mode, TestRenderer, service, snapshot},
 };
-use contiv_node::Input;
 
 /// A service manager that records its messages, a word for each.
 fn recorded() -> (ServiceManager, UnboundedReceiver<String>) {

@@ -1,6 +1,9 @@
 //! A node core with a scripted store.
 
 use contiv_node::health::ProxyHealth;
+use contiv_node::{
+    Core, CoreConfig, GuardConfig, HistoryLimits, Record, RendererView, Status, VerificationConfig,
+};
 use std::{
     path::Path,
     sync::Arc,
@@ -28,9 +31,6 @@ use crate::{
     http::Api,
     logging::LogLevel,
     metrics::Metrics,
-};
-use contiv_node::{
-    Core, CoreConfig, GuardConfig, HistoryLimits, Record, RendererView, Status, VerificationConfig,
 };
 
 /// After this real time, a test stops waiting.

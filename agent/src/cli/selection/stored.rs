@@ -9,10 +9,9 @@ use super::{
     resources::{ObjectSelector, ResourceRequest},
     selector::Selector,
 };
-use crate::cli::source::views::Labels;
 use crate::cli::{
     output::suggest::suggest,
-    source::{input::print_problems, store::read},
+    source::{input::print_problems, store::read, views::Labels},
 };
 
 /// The objects of one kind, by namespace and name.

@@ -6,6 +6,11 @@ use std::{
 };
 
 use contiv_model::ServiceId;
+use contiv_node::{
+    Core, CoreConfig, Input, VerificationConfig,
+    decode::Decoder,
+    message::{Now, Output, Work, WorkDone},
+};
 use contiv_renderer::{Rejected, Renderer, Report, dry_run::DryRun};
 use contiv_renderer_testing::{FaultRates, FaultSwitch, Faulty};
 use contiv_store::Change;
@@ -15,11 +20,6 @@ use tokio::sync::oneshot;
 
 use super::{Harness, Request, batch, delete, put, service, slice, snapshot};
 use crate::{drivers::RendererSpec, metrics::Exposition, test_support::core_config};
-use contiv_node::{
-    Core, CoreConfig, Input, VerificationConfig,
-    decode::Decoder,
-    message::{Now, Output, Work, WorkDone},
-};
 
 const RATES: FaultRates = FaultRates {
     error: 0.15,

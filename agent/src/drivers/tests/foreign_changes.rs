@@ -1,13 +1,14 @@
 //! How the node handles foreign changes of a dataplane.
 
+use contiv_node::Input;
+use contiv_node::{Outcome, Record};
+
 use super::{last_outcome, names, web};
 use crate::{
     drivers::Request,
     metrics::Exposition,
     test_support::{Call, Harness, Mode, TestRenderer, batch, put, service, slice},
 };
-use contiv_node::Input;
-use contiv_node::{Outcome, Record};
 
 /// More than are repaired immediately, so that the next one has to wait.
 const STORM: usize = 13;

@@ -1,5 +1,6 @@
 //! Health checks for load balancers.
 
+use contiv_node::Core;
 use contiv_node::health::ProxyHealth;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -15,7 +16,6 @@ use crate::{
         node, put, service, slice, snapshot,
     },
 };
-use contiv_node::Core;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use contiv_model::{InterfaceName, PodId};
+use contiv_node::{Answer, Core, Input, PodNotAdded, Record, message::MAX_PODS};
 use tokio::sync::oneshot;
 
 use crate::{
     drivers::Request,
     test_support::{Call, Harness, Mode, TestRenderer, service, slice, snapshot},
 };
-use contiv_node::{Answer, Core, Input, PodNotAdded, Record, message::MAX_PODS};
 
 fn pod() -> PodId {
     PodId::new("default", "pod")

@@ -5,6 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use contiv_node::{
+    Core, CoreConfig, Input, VerificationConfig,
+    decode::Decoder,
+    message::{MirrorReport, Now, Output},
+};
 use contiv_store::{Entry, FeedEvent, Mirror, Saved, Snapshot};
 use jiff::Timestamp;
 
@@ -13,11 +18,6 @@ use crate::{
     test_support::{
         Harness, STORE, TEST_TIMEOUT, bad_service, core_config, node, service, snapshot,
     },
-};
-use contiv_node::{
-    Core, CoreConfig, Input, VerificationConfig,
-    decode::Decoder,
-    message::{MirrorReport, Now, Output},
 };
 
 /// A service with a valid value of this many bytes.

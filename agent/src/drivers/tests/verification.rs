@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use contiv_model::ServiceId;
+use contiv_node::VerificationConfig;
 use contiv_renderer::{Deviation, Drift};
 
 use super::{names, web};
@@ -10,7 +11,6 @@ use crate::{
     metrics::Exposition,
     test_support::{Call, Harness, Mode, TestRenderer},
 };
-use contiv_node::VerificationConfig;
 
 fn drift(element: &str) -> BTreeSet<Drift> {
     let service = Some(ServiceId::new("default", "web"));

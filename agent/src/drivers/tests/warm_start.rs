@@ -8,6 +8,8 @@ use std::{
 };
 
 use contiv_model::ServiceId;
+use contiv_node::metrics::ServiceSizes;
+use contiv_node::{Core, Record};
 use contiv_store::{Entry, FeedEvent, Mirror};
 
 use tokio::sync::oneshot;
@@ -20,8 +22,6 @@ use crate::{
         loopback, node, service, slice, snapshot,
     },
 };
-use contiv_node::metrics::ServiceSizes;
-use contiv_node::{Core, Record};
 
 const HEALTH_CHECK_NODE_PORT: u16 = 31001;
 

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use contiv_node::{
+    Input,
+    decode::{DecodedChanges, StoreEvent},
+};
 use contiv_proto::{Key, Kind};
 use contiv_store::{Batch, Entry, FeedEvent, Problem, Snapshot};
 
 use crate::{
     drivers::Request,
     test_support::{Harness, bad_service, batch, delete, put, service, slice, snapshot},
-};
-use contiv_node::{
-    Input,
-    decode::{DecodedChanges, StoreEvent},
 };
 
 /// Waits until the node has handled this revision.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use contiv_model::{ContivService, UnservedService};
+use contiv_node::metrics::ServiceSizes;
+use contiv_node::{Quarantined, Record, RendererView, Status, Warning};
 use contiv_renderer::ForwardingOff;
 
 use crate::{
     counters::ServiceConnections,
     health::{AgentHealth, HealthFacts, is_failing},
 };
-use contiv_node::metrics::ServiceSizes;
-use contiv_node::{Quarantined, Record, RendererView, Status, Warning};
 
 /// The content of the page.
 pub(super) struct Content {

@@ -11,14 +11,14 @@ mod tests;
 use std::time::Instant;
 
 use axum::{extract::State, response::Html};
+use contiv_node::Core;
+use contiv_node::metrics::ServiceSizes;
 
 use self::{
     content::Content,
     html::{Page, escape},
 };
 use super::{Api, error::ApiError, history_query::HistoryQuery};
-use contiv_node::Core;
-use contiv_node::metrics::ServiceSizes;
 
 /// How many of the newest events are plotted.
 const PLOTTED_EVENTS: usize = 200;

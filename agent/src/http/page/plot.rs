@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Page, escape};
 use contiv_node::{Outcome, Record};
+
+use super::{Page, escape};
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 90.0;

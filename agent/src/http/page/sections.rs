@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use contiv_model::{BackendState, ContivService, NotServed, ServiceId, UnservedService};
+use contiv_node::plural::counted;
+use contiv_node::{Outcome, Quarantined, Record, RendererView, Warning};
 use contiv_renderer::nftables::counters::RefusalReason;
 use jiff::tz::TimeZone;
 
@@ -11,8 +13,6 @@ use super::{
     html::{Cell, Raw, colored},
 };
 use crate::{counters::ServiceConnections, health::AgentHealth, http::ENDPOINTS};
-use contiv_node::plural::counted;
-use contiv_node::{Outcome, Quarantined, Record, RendererView, Warning};
 
 /// How many services are shown; all are available as JSON.
 const MAX_SERVICES: usize = 200;

@@ -1,10 +1,10 @@
 use contiv_model::{InterfaceName, LocalInterface};
+use contiv_node::Input;
 use contiv_renderer::InterfaceKind;
 use serde_json::json;
 
 use super::*;
 use crate::drivers::Request;
-use contiv_node::Input;
 
 #[tokio::test]
 async fn pod_is_attached_seen_and_detached() {

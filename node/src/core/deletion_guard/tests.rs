@@ -1,10 +1,10 @@
 use contiv_model::{NodeName, Object, ProcessorConfig, ServiceId};
+use contiv_store_testing::stored::{node, service};
 
 use contiv_store::Entry;
 
 use super::*;
 use crate::decode::ListDecoder;
-use contiv_store_testing::stored::{node, service};
 
 const CONFIG: GuardConfig = GuardConfig {
     percent: 50,

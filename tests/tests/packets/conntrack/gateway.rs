@@ -17,6 +17,7 @@ use contiv_tests::lab::{
 pub(crate) const PORT: u16 = 53;
 /// The node port of services that have one.
 pub(crate) const NODE_PORT: u16 = 30_053;
+/// How long what a search for stale flows does is waited for.
 pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The timeouts of flows that end soon, in seconds by default 30, 120, 10, 3 and 3. They are raised to more than a test takes, so that
 /// a flow that is gone was deleted.

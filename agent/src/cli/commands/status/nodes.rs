@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
+use contiv_node::plural::counted;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -10,16 +11,17 @@ use super::{
     overview::Overview,
     text::{ago, cut, drift_problem},
 };
-use crate::cli::source::latency::Latency;
 use crate::cli::{
     commands::events::milliseconds,
     output::{
         color::TextStyle,
         table::{Cell, Table},
     },
-    source::views::{LostFrontendView, RendererStateView},
+    source::{
+        latency::Latency,
+        views::{LostFrontendView, RendererStateView},
+    },
 };
-use contiv_node::plural::counted;
 
 /// The columns of every table.
 const COLUMNS: [&str; 7] = [

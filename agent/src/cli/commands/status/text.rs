@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use contiv_model::ServiceId;
+use contiv_node::plural::counted;
 use jiff::Timestamp;
 
 use super::overview::{Overview, TOP_SERVICES};
-use crate::cli::source::latency::Latency;
 use crate::{
     cli::{
         commands::events::milliseconds,
@@ -14,13 +14,16 @@ use crate::{
             color::TextStyle,
             table::{Cell, Table, printable},
         },
-        source::views::{
-            DriftView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView,
+        source::{
+            latency::Latency,
+            views::{
+                DriftView, LostFrontendView, QuarantinedView, RendererStateView, SizesView,
+                StatusView,
+            },
         },
     },
     health::AgentHealth,
 };
-use contiv_node::plural::counted;
 
 /// How many problems are shown.
 const MAX_PROBLEMS: usize = 3;

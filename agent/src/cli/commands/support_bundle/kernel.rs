@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use contiv_model::Snapshot;
+use contiv_node::plural::counted;
 use contiv_renderer::{
     Verifier,
     nftables::TableVerifier,
@@ -18,7 +19,6 @@ use crate::cli::{
     commands::version,
     source::{nft, program},
 };
-use contiv_node::plural::counted;
 
 /// Kernel settings that affect packets of services.
 const SETTINGS: [&str; 13] = [

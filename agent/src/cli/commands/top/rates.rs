@@ -7,7 +7,7 @@ use contiv_model::ServiceId;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::{source::latency::Latency, source::views::EventView};
+use crate::cli::source::{latency::Latency, views::EventView};
 
 /// The counters at one time.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use super::{rates::Rates, view::View};
-use crate::cli::source::latency::Latency;
 use crate::cli::{
     commands::events::milliseconds,
     output::{
         color::TextStyle,
         table::{Cell, Table},
     },
+    source::latency::Latency,
 };
 
 /// Lines above the table.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use contiv_model::{Flow, Processor};
+use contiv_node::Explanation;
 use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::Value;
 
@@ -18,7 +19,6 @@ use crate::cli::{
         views::{QuarantinedView, RendererStateView, ServiceView},
     },
 };
-use contiv_node::Explanation;
 
 /// For a query that fails.
 const HINT: &str = "failed to query the agent; to read manifests instead, use -f";

@@ -7,6 +7,7 @@ use contiv_model::{
     Flow, Trace,
     trace::{Client, Verdict},
 };
+use contiv_node::Explanation;
 use contiv_renderer::{
     nftables::{self, Evaluation, Inspector, OtherChain},
     route::{RouteOptions, RouteVerifier},
@@ -15,7 +16,6 @@ use serde::Serialize;
 
 use super::desired::Source;
 use crate::cli::source::views::RendererStateView;
-use contiv_node::Explanation;
 
 /// A change may be in progress between the agent and the kernel. It takes milliseconds, unless something is wrong.
 const MAX_ATTEMPTS: usize = 5;
