@@ -9,9 +9,9 @@ use contiv_model::{InterfaceName, PodId};
 use contiv_proto::key;
 use contiv_renderer::{
     ForwardingNeeds, ForwardingOff, InterfaceKind, nftables::StaleFlowObserver, registry,
-    route::Routes,
+    route::Routes, shared_tables,
 };
-use contiv_store::{Feed, NodeScope, Store, StoreUrl, kube::TokenReviewer};
+use contiv_store::{Delivery, Feed, FeedHandle, NodeScope, Store, StoreUrl, kube::TokenReviewer};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -31,6 +31,7 @@ use crate::{
     mirror,
     process::{self, RetryingListener, SignalRequest, Signals, listen},
     service_manager::{ServiceManager, node_status, readiness_of_node},
+    shared_tables::{SharedTablesView, watch_tables},
     state_dir::{StateDir, attached_pods},
     tls::ServerCertificate,
 };
@@ -81,8 +82,7 @@ async fn run_until_stopped(
     info!(listen = %listener.local_addr().unwrap_or(config.listen), "debug HTTP");
     let healthz = open_healthz(config).await?;
     let metrics_server = open_metrics(config).await?;
-    let store = open_store(config).await?;
-    let feed = Feed::start_paged(store, key::ROOT);
+    let feed = start_feed(config).await?;
     let metrics = Metrics::new(config.service_counters);
     let metrics = if config.kube_proxy_metrics {
         metrics.with_kube_proxy(traffic_renderer(config))
@@ -129,7 +129,9 @@ async fn run_until_stopped(
             },
             mirror: Some(config.state_dir.clone()),
             // With etcd the controller external-workloads writes these slices.
-            derives_slices: !matches!(config.store, StoreUrl::Etcd { .. }),
+            derives_slices: !is_etcd(config),
+            answer_within: config.failover_answer_within,
+            resumes: is_etcd(config),
         },
         feed,
         receiver,
@@ -153,11 +155,8 @@ async fn run_until_stopped(
     )
     .with_interfaces(InterfaceKind::of)
     .with_forwarding(forwarding_check(config))
-    .with_configuration(
-        published(config)
-            .to_toml()
-            .unwrap_or_else(|error| format!("# {error}\n")),
-    );
+    .with_shared_tables(shared_tables_of(config))
+    .with_configuration(published_text(config));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
     if let Some(metrics_server) = metrics_server {
@@ -171,9 +170,8 @@ async fn run_until_stopped(
             stop.clone(),
         ));
     }
-    // It ends with the node.
+    // These end with the node.
     tokio::spawn(http::log_forwarding(api));
-    // It ends with the node.
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::report_changes(
         address_watch,
@@ -226,6 +224,20 @@ async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
                 config.store
             )
         })
+}
+
+/// Lists and watches the store. Only with etcd, where a revision can be read again, the feed goes on from what was saved.
+async fn start_feed(config: &Config) -> anyhow::Result<(mpsc::Receiver<Delivery>, FeedHandle)> {
+    let store = open_store(config).await?;
+    Ok(if is_etcd(config) {
+        Feed::start_saving(store, key::ROOT)
+    } else {
+        Feed::start_paged(store, key::ROOT)
+    })
+}
+
+const fn is_etcd(config: &Config) -> bool {
+    matches!(config.store, StoreUrl::Etcd { .. })
 }
 
 const HEALTHZ: &str = "health for load balancers";
@@ -375,6 +387,21 @@ fn forwarding_check(config: &Config) -> fn(&ForwardingNeeds) -> Vec<ForwardingOf
         ForwardingNeeds::check
     } else {
         |_| Vec::new()
+    }
+}
+
+/// The effective configuration, as it is served.
+fn published_text(config: &Config) -> String {
+    let text = published(config).to_toml();
+    text.unwrap_or_else(|error| format!("# {error}\n"))
+}
+
+/// The readings of the kernel's shared tables, if its connections are this agent's concern.
+fn shared_tables_of(config: &Config) -> SharedTablesView {
+    if config.renderers.contains(&RendererName::NFTABLES) {
+        watch_tables(shared_tables::read)
+    } else {
+        watch::channel(Arc::default()).1
     }
 }
 

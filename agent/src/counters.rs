@@ -1,9 +1,9 @@
 //! Attempts to connect by service, from the kernel's counters. Read on request, never while a change is programmed.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use contiv_model::{ContivService, Frontend, ServiceId};
-use contiv_renderer::nftables::counters::{self, Connections, RefusalReason};
+use contiv_renderer::nftables::counters::{self, Connections, RefusalReason, RefusedAttempt};
 use serde::Serialize;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
@@ -39,32 +39,67 @@ impl ServiceConnections {
     }
 }
 
+/// Refused attempts at a frontend of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RefusedConnections {
+    /// The service.
+    pub service: ServiceId,
+    /// Its frontend.
+    pub frontend: Frontend,
+    /// The attempts by reason, since the kernel started counting; a day without any ends that.
+    pub refused_by: BTreeMap<RefusalReason, u64>,
+    /// The clients of the last two minutes with their attempts, those with the most first; a part of them.
+    pub clients: Vec<RefusedClient>,
+    /// How many more clients there were.
+    pub more_clients: usize,
+}
+
+/// A client that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RefusedClient {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its attempts of the last two minutes, each from a port of its own.
+    pub attempts: usize,
+}
+
+/// How many clients of a frontend are named.
+const NAMED_CLIENTS: usize = 10;
+
 type ReadFn = dyn Fn() -> Result<Connections, String> + Send + Sync;
+type ReadRefusedFn = dyn Fn() -> Result<Vec<RefusedAttempt>, String> + Send + Sync;
 
 /// Reads the counters, for one caller at a time. Clones share the lock.
 #[derive(Clone)]
 pub struct ConnectionCounters {
     read: Arc<ReadFn>,
+    read_refused: Arc<ReadRefusedFn>,
     permit: Arc<Semaphore>,
 }
 
 impl ConnectionCounters {
     /// The counters of this machine's kernel, with the table of the renderer `nftables`.
     pub fn of_kernel() -> Self {
-        Self::new(|| counters::connections().map_err(|error| error.to_string()))
+        Self::new(
+            || counters::connections().map_err(|error| error.to_string()),
+            || counters::refused_attempts().map_err(|error| error.to_string()),
+        )
     }
 
     /// No counters: nothing that counts is programmed.
     pub fn none() -> Self {
-        Self::new(|| Err("no renderer that counts connections runs; nftables does".to_owned()))
+        let none = "no renderer that counts connections runs; nftables does";
+        Self::new(|| Err(none.to_owned()), || Err(none.to_owned()))
     }
 
-    /// The counters that `read` returns. It may block.
+    /// The counters that `read` returns, and the attempts that `read_refused` returns. Both may block.
     pub(crate) fn new(
         read: impl Fn() -> Result<Connections, String> + Send + Sync + 'static,
+        read_refused: impl Fn() -> Result<Vec<RefusedAttempt>, String> + Send + Sync + 'static,
     ) -> Self {
         Self {
             read: Arc::new(read),
+            read_refused: Arc::new(read_refused),
             permit: Arc::new(Semaphore::new(1)),
         }
     }
@@ -77,14 +112,37 @@ impl ConnectionCounters {
         &self,
         services: Vec<Arc<ContivService>>,
     ) -> Result<Vec<ServiceConnections>, String> {
+        let read = Arc::clone(&self.read);
+        self.for_one(move || Ok(attribute(&read()?, &services)))
+            .await
+    }
+
+    /// The frontends that refused attempts, in the order of services and frontends.
+    ///
+    /// # Errors
+    /// When the kernel cannot be read; as text.
+    pub async fn refused(
+        &self,
+        services: Vec<Arc<ContivService>>,
+    ) -> Result<Vec<RefusedConnections>, String> {
+        let (read, read_refused) = (Arc::clone(&self.read), Arc::clone(&self.read_refused));
+        self.for_one(move || Ok(attribute_refused(&read()?, &read_refused()?, &services)))
+            .await
+    }
+
+    /// Works for one caller at a time, where it may block.
+    async fn for_one<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
         let _permit = self
             .permit
             .acquire()
             .await
             .map_err(|error| error.to_string())?;
-        let read = Arc::clone(&self.read);
-        let work = spawn_blocking(move || Ok(attribute(&read()?, &services)));
-        work.await.map_err(|error| error.to_string())?
+        spawn_blocking(work)
+            .await
+            .map_err(|error| error.to_string())?
     }
 }
 
@@ -135,6 +193,66 @@ fn attribute(counts: &Connections, services: &[Arc<ContivService>]) -> Vec<Servi
             .then_with(|| a.service.cmp(&b.service))
     });
     found
+}
+
+/// Assigns refused attempts to the services that hold their frontends.
+fn attribute_refused(
+    counts: &Connections,
+    attempts: &[RefusedAttempt],
+    services: &[Arc<ContivService>],
+) -> Vec<RefusedConnections> {
+    let mut refused_by: BTreeMap<Frontend, BTreeMap<RefusalReason, u64>> = BTreeMap::new();
+    for ((frontend, reason), count) in &counts.refused {
+        refused_by
+            .entry(*frontend)
+            .or_default()
+            .insert(*reason, *count);
+    }
+    let mut clients: BTreeMap<Frontend, BTreeMap<IpAddr, usize>> = BTreeMap::new();
+    for attempt in attempts {
+        let (protocol, port) = (attempt.protocol, attempt.destination.port());
+        let address = Frontend::Address {
+            address: attempt.destination.ip(),
+            protocol,
+            port,
+        };
+        // Any address of the node is that of its node ports.
+        let frontend = if refused_by.contains_key(&address) {
+            address
+        } else {
+            Frontend::NodePort { protocol, port }
+        };
+        let of_frontend = clients.entry(frontend).or_default();
+        *of_frontend.entry(attempt.client.ip()).or_default() += 1;
+    }
+    let of_service = |service: &Arc<ContivService>| {
+        let held = service
+            .frontends()
+            .into_iter()
+            .filter(|frontend| !service.lost.contains_key(frontend));
+        let refused = held.filter_map(|frontend| {
+            let refused_by = refused_by.get(&frontend)?.clone();
+            let of_frontend = clients.get(&frontend).into_iter().flatten();
+            let mut clients: Vec<RefusedClient> = of_frontend
+                .map(|(address, attempts)| RefusedClient {
+                    address: *address,
+                    attempts: *attempts,
+                })
+                .collect();
+            clients.sort_by_key(|client| (Reverse(client.attempts), client.address));
+            let more_clients = clients.len().saturating_sub(NAMED_CLIENTS);
+            clients.truncate(NAMED_CLIENTS);
+            Some(RefusedConnections {
+                service: service.id.clone(),
+                frontend,
+                refused_by,
+                clients,
+                more_clients,
+            })
+        });
+        refused.collect::<Vec<_>>()
+    };
+    services.iter().flat_map(of_service).collect()
 }
 
 #[cfg(test)]
@@ -215,6 +333,58 @@ mod tests {
         assert_eq!(
             found[0].refused_by,
             [(RefusalReason::Policy, 1), (RefusalReason::SourceRanges, 2)].into()
+        );
+    }
+
+    #[test]
+    fn refused_clients_are_counted_by_frontend_and_address() {
+        let services = [service("web", 1, Some(30080))].map(Arc::new);
+        let node_port = Frontend::NodePort {
+            protocol: Protocol::Tcp,
+            port: 30080,
+        };
+        let counts = Connections {
+            refused: [
+                ((address(1), RefusalReason::NoEndpoints), 40),
+                ((node_port, RefusalReason::Policy), 2),
+                ((address(9), RefusalReason::Policy), 7),
+            ]
+            .into(),
+            ..Connections::default()
+        };
+        let attempt = |last: u8, port: u16, destination: &str| RefusedAttempt {
+            client: ([10, 0, 0, last], port).into(),
+            destination: destination.parse().expect("an address and port"),
+            protocol: Protocol::Tcp,
+        };
+        let mut attempts: Vec<RefusedAttempt> = (1..=12)
+            .map(|last| attempt(last, 1000, "10.96.0.1:80"))
+            .collect();
+        attempts.extend([
+            attempt(12, 1001, "10.96.0.1:80"),
+            attempt(7, 1002, "192.0.2.1:30080"),
+            attempt(7, 1003, "192.0.2.2:30080"),
+        ]);
+        let found = attribute_refused(&counts, &attempts, &services);
+        let shown = |refused: &RefusedConnections| {
+            let clients: Vec<(String, usize)> = refused
+                .clients
+                .iter()
+                .map(|client| (client.address.to_string(), client.attempts))
+                .collect();
+            (refused.frontend, clients, refused.more_clients)
+        };
+        let shown: Vec<_> = found.iter().map(shown).collect();
+        let client = |last: u8, attempts| (format!("10.0.0.{last}"), attempts);
+        let mut first = vec![client(12, 2)];
+        first.extend((1..=9).map(|last| client(last, 1)));
+        assert_eq!(
+            shown,
+            [(address(1), first, 2), (node_port, vec![client(7, 2)], 0)]
+        );
+        assert_eq!(
+            found[0].refused_by,
+            [(RefusalReason::NoEndpoints, 40)].into()
         );
     }
 }

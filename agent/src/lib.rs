@@ -34,6 +34,7 @@ mod process;
 #[cfg(any(test, fuzzing))]
 mod round_trip;
 pub mod service_manager;
+mod shared_tables;
 pub mod state_dir;
 mod tls;
 

@@ -21,8 +21,8 @@ use std::{
 };
 
 use contiv_node::message::{MirrorReport, Saving};
-use contiv_store::{Mirror, dir::LoadSaved, mirror::log::Log};
-use tokio::sync::{mpsc, oneshot};
+use contiv_store::{Mirror, StoreIdentity, dir::LoadSaved, mirror::log::Log};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::warn;
 
 use logger::Logger;
@@ -70,6 +70,7 @@ impl MirrorHandle {
         key: String,
         reports: mpsc::Sender<MirrorReport>,
         retry_after: Duration,
+        identity: watch::Receiver<Option<StoreIdentity>>,
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (jobs, work) = sync_channel(CAPACITY);
         let (done, ended) = oneshot::channel();
@@ -85,6 +86,7 @@ impl MirrorHandle {
             retry_after,
             Arc::clone(&waiting),
             Arc::clone(&saved),
+            identity,
         );
         thread::Builder::new()
             .name("mirror".to_owned())
@@ -117,7 +119,7 @@ impl MirrorHandle {
     pub(crate) fn save(&mut self, saving: Saving) {
         match &saving {
             Saving::List { .. } => self.is_behind = false,
-            Saving::Apply(batch) => {
+            Saving::Apply { batch, .. } => {
                 let (size, waiting) = (size(batch), self.waiting.load(Ordering::Relaxed));
                 // While something is queued, a write will follow, after which the store is listed again.
                 self.is_behind |= waiting > 0 && waiting + size > CAPACITY_BYTES;
@@ -135,11 +137,16 @@ impl MirrorHandle {
         self.enqueue(Job::Load);
     }
 
+    /// Asks for what was saved, in parts, for a store's feed that goes on from it.
+    pub(crate) fn start_feed(&mut self) {
+        self.enqueue(Job::Start);
+    }
+
     fn enqueue(&mut self, job: Job) {
         // A thread that has ended has reported why.
         if let Err(TrySendError::Full(job)) = self.jobs.try_send(job) {
             self.is_behind = true;
-            if let Job::Save(Saving::Apply(batch)) = job {
+            if let Job::Save(Saving::Apply { batch, .. }) = job {
                 self.waiting.fetch_sub(size(&batch), Ordering::Relaxed);
             }
         }

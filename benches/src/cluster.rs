@@ -82,12 +82,20 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
     }
     let mut cold = Vec::new();
     let mut restarts = Vec::new();
+    let mut listing_restarts = Vec::new();
     for _ in 0..starts(workload) {
+        remove_agent_state()?;
         let (duration, agent) = timed(|| Agent::start_as_service(lab, &options));
         cold.push(duration);
-        agent?.stop()?;
+        let agent = agent?;
+        agent.wait_until_saved()?;
+        agent.stop()?;
         let (duration, agent) = timed(|| Agent::start_as_service(lab, &options));
         restarts.push(duration);
+        agent?.stop()?;
+        remove_agent_state()?;
+        let (duration, agent) = timed(|| Agent::start_as_service(lab, &options));
+        listing_restarts.push(duration);
         agent?.stop()?;
         lab.node.exec(&["nft", "delete table inet contiv"])?;
         // The kernel frees deleted objects asynchronously.
@@ -104,6 +112,11 @@ pub fn measure(lab: &Lab, scenario: Scenario) -> Result<Vec<Figure>> {
             "restart over existing rules",
             median(restarts),
             scenario.restart,
+        ),
+        figure(
+            "restart over existing rules, nothing saved",
+            median(listing_restarts),
+            None,
         ),
         figure("memory", memory.resident, scenario.memory),
         // The floor is the memory at rest.
@@ -170,12 +183,20 @@ fn client_lists(lab: &Lab, client: &Client) -> Result<Duration> {
 
 /// Removes the files of the previous size. An agent with that mirror would treat its services as lost and keep them.
 pub(crate) fn remove_state() -> Result<()> {
-    for left in [scratch("etcd")?, scratch("agent-state")?]
-        .iter()
-        .filter(|left| left.exists())
-    {
-        fs::remove_dir_all(left)
-            .map_err(|error| LabError::system(format!("remove {}", left.display()), error))?;
+    remove_folder("etcd")?;
+    remove_agent_state()
+}
+
+/// Removes what the previous agent has saved.
+fn remove_agent_state() -> Result<()> {
+    remove_folder("agent-state")
+}
+
+fn remove_folder(name: &str) -> Result<()> {
+    let left = scratch(name)?;
+    if !left.exists() {
+        return Ok(());
     }
-    Ok(())
+    fs::remove_dir_all(&left)
+        .map_err(|error| LabError::system(format!("remove {}", left.display()), error))
 }

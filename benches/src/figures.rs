@@ -36,6 +36,8 @@ pub enum Quantity {
     Seconds(f64),
     /// Mebibytes.
     Mebibytes(f64),
+    /// Bytes, where they are few.
+    Bytes(f64),
     /// Busy processors.
     Cores(f64),
     /// A count.
@@ -60,6 +62,7 @@ impl Quantity {
         match self {
             Self::Seconds(number)
             | Self::Mebibytes(number)
+            | Self::Bytes(number)
             | Self::Cores(number)
             | Self::Count(number)
             | Self::Times(number) => number,
@@ -81,7 +84,12 @@ impl fmt::Display for Quantity {
             Self::Seconds(seconds) if seconds >= 1e-3 => (seconds * 1e3, " ms"),
             Self::Seconds(seconds) => (seconds * 1e6, " µs"),
             Self::Mebibytes(number) => (number, " MiB"),
+            Self::Bytes(bytes) if bytes >= 1024.0 * 1024.0 => (bytes / 1024.0 / 1024.0, " MiB"),
+            Self::Bytes(bytes) if bytes >= 1024.0 => (bytes / 1024.0, " KiB"),
+            Self::Bytes(bytes) => (bytes, " B"),
             Self::Cores(number) => (number, " cores"),
+            // A bound of three thousandths can be seen.
+            Self::Times(number) if number < 2.0 => return write!(f, "{number:.3} ×"),
             Self::Times(number) => (number, " ×"),
             Self::Count(number) => return write!(f, "{number:.0}"),
         };
@@ -211,6 +219,9 @@ mod tests {
         let printed =
             [0.000_004_56, 0.0123, 0.25, 2.4].map(|seconds| Quantity::Seconds(seconds).to_string());
         assert_eq!(printed, ["4.56 µs", "12.3 ms", "250 ms", "2.40 s"]);
+        let printed =
+            [0.5, 1023.0, 2048.0, 5_242_880.0].map(|bytes| Quantity::Bytes(bytes).to_string());
+        assert_eq!(printed, ["0.50 B", "1023 B", "2.00 KiB", "5.00 MiB"]);
     }
 
     #[test]

@@ -9,7 +9,11 @@ use contiv_benches::{
     cluster::{self, Scenario},
     controllers,
     figures::{Figure, Limit, Quantity, growth, table},
-    folder, million, parts, peers, plot, progress, routes, runtime,
+    fleet, folder,
+    machine::Machine,
+    million, parts,
+    peers::{self, forwarding},
+    plot, progress, routes, runtime,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
@@ -20,15 +24,17 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const LONG_TIME_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The sections, in the order of their measurement.
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 10] = [
     parts::SECTION,
     changes::SECTION,
     cluster::SECTION,
     controllers::SECTION,
     peers::SECTION,
+    forwarding::SECTION,
     routes::SECTION,
     runtime::SECTION,
     million::SECTION,
+    fleet::SECTION,
 ];
 
 /// Measures contiv beside the kernel's floor and beside other proxies.
@@ -37,7 +43,7 @@ struct Options {
     /// Fewer sizes and shorter: about a minute.
     #[arg(long)]
     quick: bool,
-    /// Only this section; `million` is measured only if it is named.
+    /// Only this section; `million` and `fleet` are measured only if they are named.
     #[arg(long, value_name = "SECTION", value_parser = SECTIONS)]
     only: Option<String>,
     /// The folder for results.json and the plots.
@@ -50,16 +56,18 @@ fn main() -> Result<()> {
     let is_long = options
         .only
         .as_deref()
-        .is_some_and(|only| [million::SECTION, peers::SECTION].contains(&only));
+        .is_some_and(|only| [million::SECTION, fleet::SECTION, peers::SECTION].contains(&only));
     let limit = if is_long { LONG_TIME_LIMIT } else { TIME_LIMIT };
     isolated_measurement(limit, |lab| measure(lab, &options))
 }
 
 fn measure(lab: &Lab, options: &Options) -> Result<()> {
+    // Its load is that before the measurement.
+    let machine = Machine::read()?;
     let mut figures = Vec::new();
     // Figures measured before a failure are reported too.
     let outcome = measure_all(lab, options, &mut figures);
-    report(&figures, options).and(outcome)
+    report(&machine, &figures, options).and(outcome)
 }
 
 /// The kernel's time for a cold start of 10,000 services on the reference machine of the time limits. Comparing it with the
@@ -120,6 +128,10 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
             }
         }
     }
+    if is_wanted(forwarding::SECTION) {
+        progress("forwarding, 100 services");
+        add(figures, forwarding::measure(lab)?);
+    }
     if is_wanted(routes::SECTION) {
         for services in [1000, 10_000] {
             progress(&format!("routes, {services} services"));
@@ -132,6 +144,9 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
     }
     if options.only.as_deref() == Some(million::SECTION) {
         figures.extend(million::measure(lab)?);
+    }
+    if options.only.as_deref() == Some(fleet::SECTION) {
+        fleet::measure(lab, options.quick, figures)?;
     }
     for percent in ["p50", "p99"] {
         let limit = Limit::AtMost(Quantity::Times(1.2));
@@ -198,9 +213,11 @@ fn scenario(quick: bool) -> Vec<Scenario> {
 }
 
 #[expect(clippy::print_stdout, reason = "this is the result")]
-fn report(figures: &[Figure], options: &Options) -> Result<()> {
-    // Single changes have a separate table; this one has only those with a limit.
-    let listed = |figure: &&Figure| figure.section != changes::SECTION || figure.limit.is_some();
+fn report(machine: &Machine, figures: &[Figure], options: &Options) -> Result<()> {
+    println!("{machine}\n");
+    // These sections have tables of their own; this one has only their figures with a limit.
+    let has_own_table = |section| [changes::SECTION, fleet::SECTION].contains(&section);
+    let listed = |figure: &&Figure| !has_own_table(figure.section) || figure.limit.is_some();
     println!(
         "{}",
         table(&figures.iter().filter(listed).cloned().collect::<Vec<_>>())
@@ -210,6 +227,10 @@ fn report(figures: &[Figure], options: &Options) -> Result<()> {
         .any(|figure| figure.section == changes::SECTION)
     {
         println!("{}", changes::matrix(figures));
+    }
+    let tables = fleet::tables(figures);
+    if !tables.is_empty() {
+        println!("{tables}");
     }
     let path = options.out.join("results.json");
     let json = serde_json::to_vec_pretty(figures)

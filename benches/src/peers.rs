@@ -1,5 +1,6 @@
 //! Comparison with the layouts of other proxies: loading everything, one change, and the first packet of a flow.
 
+pub mod forwarding;
 mod kube_proxy;
 mod packets;
 mod size;
@@ -17,11 +18,11 @@ use contiv_model::{
     Snapshot,
 };
 use contiv_renderer::{Renderer, nftables::Nftables};
-use contiv_tests::lab::{Family, Lab, LabError, Result, ranges, scratch};
+use contiv_tests::lab::{Lab, LabError, Result, scratch};
 
 use crate::{
     command::run,
-    figures::{Figure, Limit},
+    figures::{Figure, Limit, Quantity},
     progress,
     statistics::{Samples, timed},
     workload::{PORT, cluster_ip},
@@ -60,15 +61,18 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
             0
         };
         // The one with the fewest chains first: a commit goes through all chains of the namespace, of every table.
-        for table in Table::ALL.into_iter().rev() {
+        for table in Table::ALL.into_iter().rev().chain([Table::Fixed]) {
             let costs = lab.node.run(|| {
                 let costs = match table {
                     Table::Peer(layout) => load_peer(layout, &services, changes),
-                    Table::Contiv => load_contiv(&services, changes),
+                    Table::Contiv => {
+                        load_contiv(lab.pod1.host.v4, &services, Protocol::Udp, changes)
+                    }
+                    Table::Fixed => load_fixed(&services, UDP).map(|()| Costs::default()),
                 }?;
                 table.deactivate().map(|()| costs)
             })?;
-            if changes > 0 && services.len() <= ALL_COMPLETE {
+            if changes > 0 && services.len() <= ALL_COMPLETE && table != Table::Fixed {
                 figures.push(figure(format!("{table}, load"), costs.loaded));
                 figures.push(figure(
                     format!("{table}, one change"),
@@ -77,7 +81,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
             }
         }
         Packets::new(lab, &services)?.send_first_packets(&mut first_packets)?;
-        for table in Table::ALL {
+        for table in Table::ALL.into_iter().chain([Table::Fixed]) {
             lab.node.run(|| table.delete())?;
         }
     }
@@ -88,7 +92,7 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
     progress(&format!(
         "peers, disturbed turns: {repeated} repeated, {counting} that count"
     ));
-    let straight = first_packets.straight;
+    let (straight, fixed) = (first_packets.straight, first_packets.fixed);
     figures.push(figure(
         "first packet without services, p50".to_owned(),
         straight.percentile(50),
@@ -103,11 +107,24 @@ pub fn measure(lab: &Lab, services: usize) -> Result<Vec<Figure>> {
             let latency = latencies.percentile(percent);
             let figure = figure(format!("first packet, {table}, p{percent}"), latency);
             figures.push(match table {
-                Table::Peer(_) => figure,
                 Table::Contiv => figure.with_limit(Limit::AtMost(quickest.into())),
+                Table::Peer(_) | Table::Fixed => figure,
             });
             quickest = latency.min(quickest);
         }
+        let fixed = fixed.percentile(percent);
+        let name = format!("first packet, one dnat rule, p{percent}");
+        figures.push(figure(name, fixed));
+        let added = |table: Table| {
+            let mut through = first_packets.through.iter();
+            let latencies = through.find(|(of, _)| *of == table);
+            let latency = latencies.map_or(Duration::ZERO, |(_, of)| of.percentile(percent));
+            latency.saturating_sub(fixed).as_secs_f64()
+        };
+        let ratio = added(Table::Contiv) / added(Table::Peer(Layout::From136));
+        let name = format!("first packet, added by contiv / by kube-proxy 1.36, p{percent}");
+        let figure = Figure::new(SECTION, name, size, Quantity::Times(ratio));
+        figures.push(figure.with_limit(Limit::AtMost(Quantity::Times(0.9))));
     }
     Ok(figures)
 }
@@ -136,6 +153,7 @@ fn all_services(lab: &Lab, count: usize) -> Vec<Service> {
 }
 
 /// The costs of a layout.
+#[derive(Default)]
 struct Costs {
     loaded: Duration,
     changes: Samples,
@@ -195,18 +213,39 @@ fn load(rules: &str) -> Result<Duration> {
     loaded.map(|_| duration)
 }
 
-fn load_contiv(services: &[Service], changes: usize) -> Result<Costs> {
+/// Loads one rule that translates the addresses of all services to one backend.
+fn load_fixed(services: &[Service], port: Port) -> Result<()> {
+    let server = services
+        .iter()
+        .find_map(|service| service.endpoints.first())
+        .ok_or_else(|| LabError::Unexpected("no backend".to_owned()))?;
+    load(&format!(
+        "table {} {{ chain nat {{ type nat hook prerouting priority -100; \
+         ip daddr {SERVICE_RANGE} {} dport {PORT} dnat to {server}; }}; }}",
+        Table::Fixed.identity(),
+        port.protocol
+    ))
+    .map(drop)
+}
+
+/// The backends are pods of other nodes, as for the peers: so the range of this node's pods has only the client.
+fn load_contiv(
+    client: Ipv4Addr,
+    services: &[Service],
+    protocol: Protocol,
+    changes: usize,
+) -> Result<Costs> {
     // As with the peers, packets of pods keep their source, and unused addresses of the service range are dropped.
     let range = |text: &str| {
         text.parse()
             .map_err(|_| LabError::Unexpected(format!("the range {text}")))
     };
-    let (pods, service_range) = (
-        range(&ranges::PODS.cidr(Family::V4))?,
-        range(SERVICE_RANGE)?,
-    );
+    let (pods, service_range) = (range(&format!("{client}/32"))?, range(SERVICE_RANGE)?);
     let snapshot = Snapshot {
-        services: services.iter().map(ours).collect(),
+        services: services
+            .iter()
+            .map(|service| ours(service, protocol))
+            .collect(),
         node: NodeFacts {
             pod_cidrs: [pods].into(),
             service_cidrs: [service_range].into(),
@@ -228,7 +267,7 @@ fn load_contiv(services: &[Service], changes: usize) -> Result<Costs> {
     let mut durations = Vec::new();
     for (before, after) in changed(services, changes) {
         for (old, new) in [(before, &after), (&after, before)] {
-            let ((id, old), (_, new)) = (ours(old), ours(new));
+            let ((id, old), (_, new)) = (ours(old, protocol), ours(new, protocol));
             let change = ServiceChange {
                 old: Some(old),
                 new: Some(new),
@@ -251,7 +290,7 @@ fn load_contiv(services: &[Service], changes: usize) -> Result<Costs> {
     })
 }
 
-fn ours(service: &Service) -> (ServiceId, Arc<ContivService>) {
+fn ours(service: &Service, protocol: Protocol) -> (ServiceId, Arc<ContivService>) {
     let mut value = ContivService::new(ServiceId::new(
         "default",
         format!("service-{:06}", service.number),
@@ -265,7 +304,7 @@ fn ours(service: &Service) -> (ServiceId, Arc<ContivService>) {
     backends.sort();
     value.ports = vec![ServicePort {
         port: PORT,
-        protocol: Protocol::Udp,
+        protocol,
         name: "".into(),
         node_port: None,
         backends,

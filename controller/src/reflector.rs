@@ -93,6 +93,8 @@ impl<T: Send + Sync + 'static> Reflector<T> {
             FeedEvent::Problems(_)
             | FeedEvent::Replaced { .. }
             | FeedEvent::Inconsistent { .. }
+            | FeedEvent::Resumed { .. }
+            | FeedEvent::Progress { .. }
             | FeedEvent::List(_) => {}
         });
         events

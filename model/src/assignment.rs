@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    Assignment, Backend, BackendState, Balance, Carrier, ContivService, DirectRoutingBlocker,
-    ServiceId, ServicePort,
+    Assignment, Backend, Balance, Carrier, ContivService, DirectRoutingBlocker, ServiceId,
+    ServicePort,
 };
 
 /// Assigns `service` to renderers. `asked`: routes should carry it, by its annotation or by default. `route_runs`: the renderer
@@ -94,26 +94,32 @@ fn direct_routing_blocker(
 }
 
 /// The properties of a backend that matter to a route; the port does not.
-fn routing_properties(backend: &Backend) -> (IpAddr, (u16, bool, bool, BackendState)) {
+fn routing_properties(backend: &Backend) -> (IpAddr, (u16, bool, bool, bool)) {
     (
         backend.address,
         (
             backend.weight,
             backend.local,
             backend.host_network,
-            backend.state,
+            backend.state.is_ready(),
         ),
     )
 }
 
-/// The backends of a family on this node; they take all traffic while there are any.
+/// The backends of a family on this node: the ready ones, or else those terminating. They take all traffic while there are any.
+/// For routes failing ones are ready.
 fn local_backends(ports: &[ServicePort], ipv4: bool) -> BTreeSet<&Backend> {
-    let of_family = |backend: &&Backend| backend.address.is_ipv4() == ipv4;
-    ports
-        .iter()
-        .flat_map(ServicePort::local_backends)
-        .filter(of_family)
-        .collect()
+    let mut found = BTreeSet::new();
+    for port in ports {
+        let local = || {
+            port.backends
+                .iter()
+                .filter(|backend| backend.local && backend.address.is_ipv4() == ipv4)
+        };
+        let has_ready = local().any(|backend| backend.state.is_ready());
+        found.extend(local().filter(|backend| backend.state.is_ready() == has_ready));
+    }
+    found
 }
 
 #[cfg(test)]

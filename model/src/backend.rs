@@ -51,4 +51,13 @@ pub enum BackendState {
     Ready,
     /// Terminating but still serving: used only where no ready backend is left.
     Terminating,
+    /// Ready by the store, but it does not answer this node's clients: used only where no other backend is left.
+    Failing,
+}
+
+impl BackendState {
+    /// The store says that it takes new connections.
+    pub const fn is_ready(self) -> bool {
+        matches!(self, Self::Ready | Self::Failing)
+    }
 }

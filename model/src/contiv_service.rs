@@ -9,7 +9,7 @@ use std::{
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
-use crate::{Addresses, Assignment, Backend, Carrier, Frontend, Protocol, ServiceId};
+use crate::{Addresses, Assignment, Backend, Carrier, FailoverMode, Frontend, Protocol, ServiceId};
 
 /// The backends that a kind of traffic may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -52,6 +52,9 @@ pub struct ContivService {
     pub balance: Balance,
     /// Established TCP connections to a removed backend are reset, so that they do not hang.
     pub reset_connections: bool,
+    /// What is done about backends that do not answer.
+    #[serde(default, skip_serializing_if = "FailoverMode::is_off")]
+    pub failover: FailoverMode,
     /// The renderer that carries its connections on this node.
     pub assignment: Assignment,
     /// Cluster IPs, at most one per family. Empty only outside Kubernetes: headless services are not rendered.
@@ -89,6 +92,7 @@ impl ContivService {
             affinity_shared: false,
             balance: Balance::Random,
             reset_connections: false,
+            failover: FailoverMode::Off,
             assignment: Assignment {
                 addresses: Carrier::Nftables,
                 node_ports: None,

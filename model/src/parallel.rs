@@ -10,6 +10,10 @@ pub fn in_shares<T: Sync, R: Send>(
     least: usize,
     work: impl Fn(&[T]) -> R + Sync,
 ) -> Vec<R> {
+    if items.len() <= least {
+        // It takes longer to count the processors.
+        return vec![work(items)];
+    }
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let share = items.len().div_ceil(threads).max(least).max(1);
     thread::scope(|scope| {

@@ -4,22 +4,22 @@ use crate::{Backend, BackendState, ServicePort};
 
 impl ServicePort {
     /// Backends for traffic with policy Cluster: the ready ones that topology leaves to this node, or without any ready one,
-    /// those terminating but still serving. Each family separately.
+    /// those terminating but still serving, or without these, those that are failing. Each family separately.
     pub fn cluster_backends(&self) -> Vec<&Backend> {
         self.choose(|backend| backend.in_topology, |_| true)
     }
 
-    /// Backends for traffic with policy Local: the ready ones on this node, or else those terminating but still serving.
-    /// Topology does not matter. Each family separately.
+    /// Backends for traffic with policy Local: the ready ones on this node, or else those terminating but still serving, or
+    /// else those failing. Topology does not matter. Each family separately.
     pub fn local_backends(&self) -> Vec<&Backend> {
         self.choose(|backend| backend.local, |backend| backend.local)
     }
 
-    /// For each family the ready backends that match, or else the terminating ones that match.
+    /// For each family the ready backends that match, or else of the other states the first with matching ones.
     fn choose(
         &self,
         ready: fn(&Backend) -> bool,
-        terminating: fn(&Backend) -> bool,
+        in_other_state: fn(&Backend) -> bool,
     ) -> Vec<&Backend> {
         // Traffic never crosses families: a backend of one does not help the other.
         let of_family = |ipv4: bool| {
@@ -34,11 +34,12 @@ impl ServicePort {
                     .peekable()
             };
             let mut chosen = in_state(BackendState::Ready, ready);
-            if chosen.peek().is_none() {
-                in_state(BackendState::Terminating, terminating)
-            } else {
-                chosen
+            for state in [BackendState::Terminating, BackendState::Failing] {
+                if chosen.peek().is_none() {
+                    chosen = in_state(state, in_other_state);
+                }
             }
+            chosen
         };
         of_family(true).chain(of_family(false)).collect()
     }
@@ -94,6 +95,30 @@ mod tests {
             (vec!["10.0.0.3".into()], vec!["10.0.0.3".into()])
         );
         assert_eq!(chosen(&[remote_ready]), (vec!["10.0.0.1".into()], vec![]));
+    }
+
+    #[test]
+    fn failing_backends_are_chosen_only_without_any_other() {
+        use BackendState::{Failing, Ready, Terminating};
+        let local_failing = backend(1, true, Failing);
+        let remote_ready = backend(2, false, Ready);
+        let local_terminating = backend(3, true, Terminating);
+        let one = |last: u8| vec![format!("10.0.0.{last}")];
+
+        assert_eq!(
+            chosen(&[local_failing.clone(), remote_ready]),
+            (one(2), one(1)),
+            "each choice falls back separately"
+        );
+        assert_eq!(
+            chosen(&[local_failing.clone(), local_terminating]),
+            (one(3), one(3))
+        );
+        let remote_failing = backend(4, false, Failing);
+        assert_eq!(
+            chosen(&[local_failing, remote_failing]),
+            (vec!["10.0.0.1".into(), "10.0.0.4".into()], one(1))
+        );
     }
 
     #[test]

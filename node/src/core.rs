@@ -8,6 +8,7 @@ mod carriers;
 mod deletion_guard;
 mod describe;
 mod explanation;
+mod failover;
 mod former_frontends;
 mod history;
 mod log_rate_limiter;
@@ -17,6 +18,7 @@ mod places;
 mod pods;
 mod quarantine;
 mod renderers;
+mod rereads;
 mod status;
 mod store_state;
 mod unserved;
@@ -52,6 +54,7 @@ use crate::{
 };
 use carriers::CarrierReassignment;
 use deletion_guard::{DeletionDecision, DeletionGuard};
+use failover::Failover;
 use former_frontends::FormerFrontends;
 use history::{EventRange, FOREIGN_CHANGE, History, NewRecord, Timestamps};
 use own_node::OwnNode;
@@ -59,6 +62,7 @@ use places::Places;
 use pods::{PodAddition, PodAdditions};
 use quarantine::Quarantine;
 use renderers::{ExpiredTimer, RendererReport, Renderers};
+use rereads::Rereads;
 use store_state::{SAVED_LIMIT, StoreState};
 use unserved::UnservedWorkloads;
 use verification::{VerificationResult, Verifications};
@@ -66,6 +70,7 @@ use warnings::Warnings;
 
 pub use deletion_guard::{GuardConfig, HeldDeletions};
 pub use explanation::{Caveat, Explanation, FormerDestination};
+pub use failover::{FailingBackend, FailoverStatus};
 pub use former_frontends::FormerFrontend;
 pub use history::{HistoryLimits, Outcome, Record};
 pub use object_changes::ObjectChanges;
@@ -76,6 +81,9 @@ pub use status::Status;
 pub use store_state::{MirrorStatus, StoreDown};
 pub use verification::{VerificationConfig, VerificationView};
 pub use warnings::Warning;
+
+/// The kind of events of failover.
+const FAILOVER: &str = "failover";
 
 /// The most objects in quarantine that the answer to a trace names.
 const MAX_QUARANTINED_CAVEATS: usize = 3;
@@ -115,6 +123,7 @@ pub struct Core {
     store_name: String,
     processor: Processor,
     quarantine: Quarantine,
+    rereads: Rereads,
     former_frontends: FormerFrontends,
     warnings: Warnings,
     unserved: UnservedWorkloads,
@@ -127,6 +136,7 @@ pub struct Core {
     /// Whether a dataplane that has drifted is resynced.
     resyncs_on_drift: bool,
     pods: PodAdditions,
+    failover: Failover,
     store: StoreState,
     traffic_renderer: Arc<str>,
     started: Now,
@@ -154,6 +164,7 @@ impl Core {
         let own_node = OwnNode::new(node, &config.store, has_node_ips);
         Self {
             quarantine: Quarantine::of_store(&config.store),
+            rereads: Rereads::default(),
             former_frontends: FormerFrontends::default(),
             warnings: Warnings::of_store(&config.store),
             unserved: UnservedWorkloads::default(),
@@ -167,6 +178,7 @@ impl Core {
             verifications: Verifications::new(config.verified_renderers, interval, now.instant),
             resyncs_on_drift: config.verification.resync_on_drift,
             pods: PodAdditions::default(),
+            failover: Failover::default(),
             store: StoreState::new(config.has_mirror, now.instant),
             traffic_renderer: config.traffic_renderer,
             started: now,
@@ -225,6 +237,25 @@ impl Core {
                 }
                 self.answer(request, Ok(is_attached));
             }
+            Input::BackendsRefused(backends) => {
+                let update = self.failover.on_refused(&backends, self.now);
+                self.apply_failover(update);
+            }
+            Input::BackendsSilent(backends) => {
+                let update = self.failover.on_silent(backends, self.now);
+                self.apply_failover(update);
+            }
+            Input::Probed {
+                backend,
+                is_answered,
+            } => {
+                let update = self.failover.on_probed(backend, is_answered, self.now);
+                self.apply_failover(update);
+            }
+            Input::FailoverState(state) => {
+                let update = self.failover.on_state(state);
+                self.apply_failover(update);
+            }
         }
         self.out.drain(..).for_each(execute);
     }
@@ -238,6 +269,7 @@ impl Core {
             self.pods.deadline(),
             self.store.deadline,
             self.unserved.deadline(),
+            self.failover.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -262,6 +294,7 @@ impl Core {
             StoreEvent::Listed(list) => self.apply_list(*list, received, None, execute),
             StoreEvent::ListProgress => self.store.extend_deadline(self.now.instant),
             StoreEvent::Changed(batch, decoded) => self.on_changes(batch, decoded, received),
+            StoreEvent::Progress { revision } => self.on_progress(revision),
             StoreEvent::Problems(problems) => self.on_problems(problems),
             StoreEvent::Down { reason } => self.on_down(reason),
             StoreEvent::Replaced { reason } => self.note("store-replaced", reason),
@@ -318,6 +351,7 @@ impl Core {
             unserved,
             problems,
             entries,
+            is_saved,
         } = list;
         let decision = self
             .guard
@@ -327,13 +361,21 @@ impl Core {
         // The mirror keeps what stays active, and always the Node object of this node.
         let kept = resync.undecodable.iter().filter_map(wire::stored_key);
         keep.extend(kept.map(|key| key.to_path()));
-        // At once: the mirror writes and frees the entries while the services are combined.
-        self.out.push(Output::Save(Saving::List {
-            revision,
-            entries,
-            keep,
-        }));
-        self.out.drain(..).for_each(execute);
+        // Values beyond the store's limit of which nothing else is known.
+        let unread = problems.iter().map(|problem| &problem.source);
+        keep.extend(unread.filter(|source| entries.has(source)).cloned());
+        if is_saved {
+            self.store.note_saved(revision);
+            drop(entries);
+        } else {
+            // At once: the mirror writes and frees the entries while the services are combined.
+            self.out.push(Output::Save(Saving::List {
+                revision,
+                entries,
+                keep,
+            }));
+            self.out.drain(..).for_each(execute);
+        }
         let objects = resync.objects.len();
         debug!(list = %resync, revision, "a list of the store");
         self.renderers
@@ -346,6 +388,12 @@ impl Core {
             .map(|bad| bad.key.clone());
         self.warnings
             .replace_values(warnings, &unusable.collect(), self.now);
+        let unusable = bad.iter().filter(|bad| !bad.is_used);
+        let unusable: Vec<&str> = unusable.map(|bad| bad.key.as_str()).collect();
+        self.rereads.clear();
+        // A saved value was read at least twice.
+        let again = self.rereads.after([], unusable).filter(|_| !is_saved);
+        self.out.extend(again.map(Output::Reread));
         self.quarantine.replace_values(bad, self.now);
         self.replace_problems(problems);
         self.replace_unserved(unserved);
@@ -396,19 +444,37 @@ impl Core {
             self.own_node.check(&self.processor);
         }
         self.publish("change", description, changes, at);
+        let again = {
+            let keys = batch.changes.iter().map(Change::key);
+            let is_bad = |status: &&ValueStatus| matches!(status, ValueStatus::Bad(_));
+            let bad = batch.changes.iter().zip(&statuses);
+            let bad = bad.filter(|(_, status)| is_bad(status));
+            self.rereads
+                .after(keys, bad.map(|(change, _)| change.key()))
+        };
+        self.out.extend(again.map(Output::Reread));
         let with_deletions = decision == DeletionDecision::Pass;
         let kept = self.own_node.path();
-        self.out.push(Output::Save(Saving::Apply(usable_changes(
-            batch,
-            &statuses,
-            with_deletions,
-            kept,
-        ))));
+        let saving = usable_changes(batch, &statuses, with_deletions, kept);
+        self.out.push(Output::Save(saving));
         self.warnings.update_values(&statuses, warnings, self.now);
         if let Some(unserved) = unserved {
             self.replace_unserved(unserved);
         }
         self.quarantine.update_values(statuses, self.now);
+    }
+
+    /// Saves the revision: a later start can go on from it, even if the store has forgotten earlier ones by then.
+    fn on_progress(&mut self, revision: i64) {
+        self.store.revision = revision;
+        self.renderers.advance_revision(revision);
+        let batch = Batch {
+            revision,
+            changes: Vec::new(),
+        };
+        let deviating = BTreeSet::new();
+        self.out
+            .push(Output::Save(Saving::Apply { batch, deviating }));
     }
 
     fn on_problems(&mut self, problems: Vec<Problem>) {
@@ -539,6 +605,8 @@ impl Core {
         };
         match report {
             MirrorReport::Summary(summary) => self.store.saved = Some(summary),
+            // The driver gives them to the decoder and to the feed.
+            MirrorReport::Page(_) | MirrorReport::Start(_) => {}
             MirrorReport::Loaded(saved) => self.on_saved(saved.map(DecodedList::of_saved), execute),
             MirrorReport::Written {
                 revision,
@@ -590,7 +658,62 @@ impl Core {
         }
         self.out
             .extend(HealthUpdate::of(&changes).map(Output::HealthChecks));
+        self.update_failover(&changes);
         event
+    }
+
+    /// Tells failover of changed services. Its decisions about them are published at once.
+    fn update_failover(&mut self, changes: &ChangeSet) {
+        let concerned = changes
+            .services
+            .iter()
+            .filter(|(id, change)| self.failover.is_concerned(id, change.new.as_deref()));
+        let services: Vec<_> = concerned
+            .map(|(id, change)| {
+                let service = change.new.as_ref();
+                (
+                    id.clone(),
+                    service.map(|service| self.with_carrier(service)),
+                )
+            })
+            .collect();
+        if !services.is_empty() {
+            let update = self.failover.update_services(services);
+            self.apply_failover(update);
+        }
+    }
+
+    /// Publishes what failover has decided.
+    fn apply_failover(&mut self, update: failover::Update) {
+        let failover::Update {
+            failing,
+            changes: descriptions,
+            notes,
+            outputs,
+        } = update;
+        self.out.extend(outputs);
+        for failover::Note {
+            description,
+            is_warning,
+        } in notes
+        {
+            if is_warning {
+                warn!("{description}");
+            } else {
+                info!("{description}");
+            }
+            self.note(FAILOVER, description);
+        }
+        if failing.is_empty() {
+            return;
+        }
+        let changes = self.processor.apply(failing);
+        // What is out may have gone with its service.
+        if !changes.is_empty() {
+            let description = describe::failover(&descriptions);
+            info!("{description}");
+            self.publish(FAILOVER, description, changes, Timestamps::now(self.now));
+        }
     }
 
     /// The renderers with work for these changes.
@@ -618,6 +741,7 @@ impl Core {
         self.record_resync(kind, description, Some(changes), self.renderers.names(), at);
         self.out
             .extend(HealthUpdate::of(changes).map(Output::HealthChecks));
+        self.update_failover(changes);
     }
 
     /// Records an event after which these renderers are resynced.
@@ -743,8 +867,10 @@ impl Core {
             let description = format!("{services}, between nftables and routes");
             self.count_queued(&renderers, || changes.families());
             let event = self.record("handover", description, Some(&changes), renderers, at);
+            let changes = Arc::new(changes);
             self.renderers
-                .add_changes(&Arc::new(changes), EventRange::one(event, at));
+                .add_changes(&changes, EventRange::one(event, at));
+            self.update_failover(&changes);
         }
     }
 
@@ -913,6 +1039,8 @@ impl Core {
             self.warn_of_unserved();
         }
         self.verify_due();
+        let update = self.failover.on_timer(self.now);
+        self.apply_failover(update);
         let expired = self.pods.take_expired(self.now.instant);
         self.finish_pods(expired);
     }
@@ -1103,6 +1231,7 @@ impl Core {
             store_down: self.store.down.clone(),
             quarantined: self.quarantine.len(),
             warnings: self.warnings.len(),
+            failover: self.failover.status(),
             events: self.events(),
         }
     }
@@ -1307,29 +1436,33 @@ impl Core {
     }
 }
 
-/// The usable changes, which are saved. Held deletions are not saved, and neither is a deletion of the key `kept`.
+/// The usable changes, which are saved, and the keys of the others. Held deletions are not saved, and neither is a deletion of the
+/// key `kept`.
 fn usable_changes(
     batch: Batch,
     statuses: &[ValueStatus],
     with_deletions: bool,
     kept: &str,
-) -> Batch {
-    let usable = |(change, status): (Change, &ValueStatus)| {
-        let counts = match &change {
-            Change::Put(_) => true,
-            Change::Delete { key } => with_deletions && key != kept,
+) -> Saving {
+    let Batch { revision, changes } = batch;
+    let (mut usable, mut deviating) = (Vec::new(), BTreeSet::new());
+    for (change, status) in changes.into_iter().zip(statuses) {
+        let is_kept = |key: &str| !with_deletions || key == kept;
+        let is_usable = match (&change, status) {
+            (_, ValueStatus::Superseded) => continue,
+            (_, ValueStatus::Bad(_)) => false,
+            (Change::Put(_), _) => true,
+            (Change::Delete { key }, _) => !is_kept(key),
         };
-        (counts && matches!(status, ValueStatus::Good(_) | ValueStatus::Partly(_)))
-            .then_some(change)
-    };
-    let changes = batch
-        .changes
-        .into_iter()
-        .zip(statuses)
-        .filter_map(usable)
-        .collect();
-    Batch {
-        revision: batch.revision,
-        changes,
+        if is_usable {
+            usable.push(change);
+        } else {
+            deviating.insert(change.key().to_owned());
+        }
     }
+    let batch = Batch {
+        revision,
+        changes: usable,
+    };
+    Saving::Apply { batch, deviating }
 }

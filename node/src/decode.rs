@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use contiv_external_workloads::{DerivedSlices, UnservedWorkloads};
 use contiv_model::Event;
 use contiv_proto::Key;
-use contiv_store::{Batch, Change, FeedEvent, Inconsistency, ListPart, Problem, Snapshot};
+use contiv_store::{Batch, Change, Entry, FeedEvent, Inconsistency, ListPart, Problem, Snapshot};
 use jiff::Timestamp;
 
 use value::{DecodedValue, decode, decode_deletion};
@@ -25,6 +25,11 @@ pub enum StoreEvent {
     Listed(Box<DecodedList>),
     /// The changes since the previous event.
     Changed(Batch, DecodedChanges),
+    /// Nothing has changed up to this revision.
+    Progress {
+        /// The revision.
+        revision: i64,
+    },
     /// The complete list of objects that the store itself cannot read.
     Problems(Vec<Problem>),
     /// The store cannot be watched at the moment.
@@ -54,6 +59,10 @@ pub struct Decoder {
     /// When the agent started.
     started: Timestamp,
     list: ListDecoder,
+    /// What an earlier run had saved, until the store is found to be as it was then, or is listed.
+    saved: Option<ListDecoder>,
+    /// The store is as it was saved, and that is not here any more.
+    lacks_saved: bool,
     slices: WorkloadSlices,
 }
 
@@ -76,6 +85,8 @@ impl Decoder {
         Self {
             started,
             list: ListDecoder::default(),
+            saved: None,
+            lacks_saved: false,
             slices: WorkloadSlices::Written(UnservedWorkloads::default()),
         }
     }
@@ -91,17 +102,40 @@ impl Decoder {
     /// time. Without workloads nothing is kept of services, so which of them select it, only a list says. To keep the selectors of
     /// all services, on every node and for stores that never have a workload, would cost more than one list.
     pub fn needs_list(&mut self) -> bool {
-        match &mut self.slices {
+        let lacks_workloads = match &mut self.slices {
             WorkloadSlices::Derived(slices) => slices.needs_list(),
             WorkloadSlices::Written(workloads) => workloads.needs_list(),
+        };
+        std::mem::take(&mut self.lacks_saved) || lacks_workloads
+    }
+
+    /// Decodes entries that an earlier run had saved, for [`FeedEvent::Resumed`]. The event, as of a part of a list.
+    pub fn add_saved(&mut self, entries: Vec<Entry>) -> StoreEvent {
+        self.saved.get_or_insert_default().add(entries);
+        StoreEvent::ListProgress
+    }
+
+    fn complete(
+        &mut self,
+        mut list: ListDecoder,
+        revision: i64,
+        problems: Vec<Problem>,
+    ) -> DecodedList {
+        match &mut self.slices {
+            WorkloadSlices::Derived(slices) => list.derive(slices, revision),
+            WorkloadSlices::Written(workloads) => {
+                workloads.list(list.entries(), revision);
+                list.set_unserved(unserved(workloads));
+            }
         }
+        list.finish(revision, problems)
     }
 
     /// The decoded event; none for a part of a list without entries.
     pub fn decode(&mut self, event: FeedEvent) -> Option<StoreEvent> {
         Some(match event {
             FeedEvent::List(ListPart::Started) => {
-                self.list = ListDecoder::default();
+                (self.list, self.saved) = (ListDecoder::default(), None);
                 return None;
             }
             FeedEvent::List(ListPart::Expected(entries)) => {
@@ -113,16 +147,19 @@ impl Decoder {
                 StoreEvent::ListProgress
             }
             FeedEvent::List(ListPart::Complete { revision, problems }) => {
-                let mut list = std::mem::take(&mut self.list);
-                match &mut self.slices {
-                    WorkloadSlices::Derived(slices) => list.derive(slices, revision),
-                    WorkloadSlices::Written(workloads) => {
-                        workloads.list(list.entries(), revision);
-                        list.set_unserved(unserved(workloads));
-                    }
-                }
-                StoreEvent::Listed(Box::new(list.finish(revision, problems)))
+                let list = std::mem::take(&mut self.list);
+                StoreEvent::Listed(Box::new(self.complete(list, revision, problems)))
             }
+            FeedEvent::Resumed { revision } => {
+                let Some(saved) = self.saved.take() else {
+                    self.lacks_saved = true;
+                    return None;
+                };
+                let mut list = self.complete(saved, revision, Vec::new());
+                list.is_saved = true;
+                StoreEvent::Listed(Box::new(list))
+            }
+            FeedEvent::Progress { revision } => StoreEvent::Progress { revision },
             FeedEvent::Snapshot(Snapshot {
                 revision,
                 entries,

@@ -11,6 +11,7 @@
 //!
 //! - [`message`]: all that can happen, and all that can be wanted.
 //! - [`core`]: what is decided; `core/` has a small type for each concern.
+//! - [`attempts`]: what clients' attempts say about backends, before it reaches the core.
 //! - [`decode`]: values of the store become events of the processor, before they reach the core.
 //! - [`health`]: health checks of load balancers, and whether this node's dataplane is up to date.
 //! - [`metrics`]: what is counted, and gauges as functions of the state.
@@ -22,6 +23,7 @@
 // The list is in the workspace's clippy.toml. Tests have clocks and channels of their own.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod attempts;
 pub mod core;
 pub mod decode;
 pub mod health;
@@ -32,9 +34,9 @@ pub mod metrics;
 pub mod plural;
 
 pub use self::core::{
-    Caveat, Core, CoreConfig, Explanation, FormerDestination, FormerFrontend, GuardConfig,
-    HeldDeletions, HistoryLimits, LastError, LastReport, MirrorStatus, ObjectChanges, Outcome,
-    Quarantined, Record, RendererView, Status, StoreDown, VerificationConfig, VerificationView,
-    Warning, own_node_key,
+    Caveat, Core, CoreConfig, Explanation, FailingBackend, FailoverStatus, FormerDestination,
+    FormerFrontend, GuardConfig, HeldDeletions, HistoryLimits, LastError, LastReport, MirrorStatus,
+    ObjectChanges, Outcome, Quarantined, Record, RendererView, Status, StoreDown,
+    VerificationConfig, VerificationView, Warning, own_node_key,
 };
 pub use message::{Answer, Input, PodNotAdded};

@@ -2,15 +2,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    fmt,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use contiv_model::{ChangeSet, Families, InterfaceName, LocalInterfaces, PodId, Snapshot};
 use contiv_renderer::{ForeignChange, Report, Verification};
-use contiv_store::{Batch, Inconsistency, MirrorSummary, PackedEntries, Saved};
+use contiv_store::{Batch, Entry, Inconsistency, MirrorSummary, PackedEntries, Saved, SavedStart};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::decode::StoreEvent;
@@ -70,6 +72,20 @@ pub enum Input {
     },
     /// A pod is detached. The answer is false if it was not attached.
     DeletePod(PodId, RequestId),
+    /// These backends refused an attempt just now, by a reset or an ICMP error.
+    BackendsRefused(BTreeSet<SocketAddr>),
+    /// The backends that are silent now: several connections have tried them, and none was answered for the set time. Sent when
+    /// the set changes.
+    BackendsSilent(BTreeSet<SocketAddr>),
+    /// The result of a probe.
+    Probed {
+        /// The backend.
+        backend: SocketAddr,
+        /// Whether it accepted the connection.
+        is_answered: bool,
+    },
+    /// Whether the kernel counts attempts and answers by backend, or what it lacks for that.
+    FailoverState(Result<(), String>),
 }
 
 /// An output. Outputs are executed in order.
@@ -87,12 +103,56 @@ pub enum Output {
     LoadSaved,
     /// Lists the store again.
     Relist,
+    /// Reads these keys again.
+    Reread(BTreeSet<String>),
     /// Updates the server of health checks.
     HealthChecks(HealthUpdate),
     /// Updates a metric.
     Count(Metric),
     /// Answers a waiting request.
     Answer(RequestId, Answer),
+    /// Changes of the backends whose attempts and answers are counted; none for those that no longer are.
+    WatchBackends(BTreeMap<SocketAddr, Option<Watch>>),
+    /// Tries whether a backend accepts a connection. Ends in [`Input::Probed`].
+    Probe(SocketAddr),
+}
+
+/// Why a backend is no longer chosen, or would not be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureCause {
+    /// It refused a connection.
+    Refused,
+    /// Several connections had no answer.
+    Silent,
+}
+
+impl FailureCause {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+impl fmt::Display for FailureCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Refused => "refused a connection",
+            Self::Silent => "does not answer",
+        })
+    }
+}
+
+/// How the attempts at a backend are watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// Some service with failover chooses it now.
+    pub is_chosen: bool,
+    /// Its refusals need not reach the client: wherever it is chosen, failover is on, and another backend works.
+    pub has_second_chance: bool,
 }
 
 /// Work of a renderer.
@@ -234,6 +294,10 @@ pub enum Metric {
     Repaired(Arc<str>),
     /// The dataplane of a renderer was verified, with this many deviations.
     Verified(Arc<str>, usize),
+    /// A backend of a service is no longer chosen, for this cause.
+    BackendLeft(FailureCause),
+    /// A backend of a service is chosen again.
+    BackendReturned,
 }
 
 /// What the mirror is to save.
@@ -249,7 +313,12 @@ pub enum Saving {
         keep: BTreeSet<String>,
     },
     /// Changes, all of them usable.
-    Apply(Batch),
+    Apply {
+        /// They may be none: then only the revision is new.
+        batch: Batch,
+        /// The keys whose changes are not saved, as they are not usable, or held.
+        deviating: BTreeSet<String>,
+    },
 }
 
 /// A report of the mirror.
@@ -257,6 +326,10 @@ pub enum Saving {
 pub enum MirrorReport {
     /// How much was saved when the agent started. Sent once.
     Summary(MirrorSummary),
+    /// A part of the saved content, at the start.
+    Page(Vec<Entry>),
+    /// All of these parts were sent.
+    Start(SavedStart),
     /// The saved content, in answer to `Load`; none if nothing is saved, or it cannot be read.
     Loaded(Option<Saved>),
     /// Everything up to this revision is saved.

@@ -1,9 +1,11 @@
 //! The metrics of the node. One struct for each concern; sizes are set when they are read.
 
 mod events;
+mod failover;
 mod kube_proxy;
 mod renderers;
 mod service_sizes;
+mod shared_tables;
 mod sizes;
 mod value;
 
@@ -13,7 +15,7 @@ use std::{
 };
 
 use contiv_model::Families;
-use contiv_renderer::ForwardingOff;
+use contiv_renderer::{ForwardingOff, shared_tables::TableUse};
 use prometheus_client::registry::Registry;
 
 use crate::{
@@ -22,9 +24,11 @@ use crate::{
 };
 
 use events::EventMetrics;
+use failover::FailoverMetrics;
 pub use kube_proxy::KubeProxyMetrics;
 use renderers::RendererMetrics;
 pub use service_sizes::{LostFrontend, ServiceSizes};
+use shared_tables::SharedTableMetrics;
 use sizes::SizeMetrics;
 
 /// The metrics of the node. Clones count together.
@@ -33,6 +37,8 @@ pub struct NodeMetrics {
     events: EventMetrics,
     renderers: RendererMetrics,
     sizes: SizeMetrics,
+    shared_tables: SharedTableMetrics,
+    failover: FailoverMetrics,
     kube_proxy: Option<KubeProxyMetrics>,
 }
 
@@ -43,6 +49,8 @@ impl NodeMetrics {
             events: EventMetrics::register(registry),
             renderers: RendererMetrics::register(registry),
             sizes: SizeMetrics::register(registry),
+            shared_tables: SharedTableMetrics::register(registry),
+            failover: FailoverMetrics::register(registry),
             kube_proxy: None,
         }
     }
@@ -65,6 +73,8 @@ impl NodeMetrics {
         match metric {
             Metric::Event(kind) => self.events.count(kind),
             Metric::StoreRepair(inconsistency) => self.events.count_repair(*inconsistency),
+            Metric::BackendLeft(cause) => self.failover.count_ejection(*cause),
+            Metric::BackendReturned => self.failover.count_return(),
             _ => self.renderers.count(metric),
         }
         if let Some(kube_proxy) = &self.kube_proxy {
@@ -74,7 +84,10 @@ impl NodeMetrics {
 
     /// Sets the gauges that are functions of the node's state.
     pub fn set_state(&self, core: &Core, now: Instant) {
-        self.sizes.set(&core.status(), &ServiceSizes::of(core));
+        let status = core.status();
+        self.failover
+            .set(status.failover.as_ref().map_or(0, |failover| failover.out));
+        self.sizes.set(&status, &ServiceSizes::of(core));
         self.renderers.set(&core.renderers(now));
         if let Some(kube_proxy) = &self.kube_proxy {
             kube_proxy.set(core);
@@ -86,8 +99,14 @@ impl NodeMetrics {
         self.sizes.set_forwarding_off(off);
     }
 
+    /// Sets how full the kernel's shared tables are.
+    pub fn set_shared_tables(&self, tables: &[TableUse]) {
+        self.shared_tables.set(tables);
+    }
+
     /// Counts an example of every label, so that the reference documentation lists all of them.
     pub fn count_examples(&self) {
+        self.shared_tables.set_examples();
         let renderer: Arc<str> = "nftables".into();
         let extent = |is_full| Extent {
             is_full,

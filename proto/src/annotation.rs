@@ -53,8 +53,23 @@ pub const RENDERER: Switch = Switch {
     other: "route",
 };
 
-/// All annotations of services.
-pub const OF_SERVICES: [Switch; 5] = [
+/// An annotation of services with several values. Without it the node's configuration decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Name of the annotation.
+    pub name: &'static str,
+    /// The values.
+    pub values: &'static [&'static str],
+}
+
+/// Whether a backend that does not answer this node's clients leaves the choice for their connections.
+pub const FAILOVER: Choice = Choice {
+    name: "contiv.io/failover",
+    values: &["off", "observe", "on"],
+};
+
+/// The annotations of services with two values.
+const SWITCHES: [Switch; 5] = [
     SESSION_AFFINITY_SCOPE,
     BALANCE,
     PREFER_LOCAL,
@@ -77,6 +92,14 @@ pub enum AnnotationError {
         default: &'static str,
         /// The other one.
         other: &'static str,
+    },
+    /// It is no value of a choice.
+    #[error("{value:?} is none of {}", .values.join(", "))]
+    Value {
+        /// The value.
+        value: String,
+        /// Those that are valid.
+        values: &'static [&'static str],
     },
     /// It is not a weight.
     #[error("{0:?} is not a whole number from 1 to 255")]
@@ -113,6 +136,39 @@ impl Switch {
     }
 }
 
+impl Choice {
+    /// The value of the annotation; none if it is missing.
+    ///
+    /// # Errors
+    /// [`AnnotationError::Value`].
+    pub fn value(
+        &self,
+        annotations: &Annotations,
+    ) -> Result<Option<&'static str>, AnnotationError> {
+        let Some(value) = annotations.get(self.name) else {
+            return Ok(None);
+        };
+        let known = self.values.iter().find(|known| *known == value);
+        known
+            .map(|known| Some(*known))
+            .ok_or_else(|| AnnotationError::Value {
+                value: value.clone(),
+                values: self.values,
+            })
+    }
+}
+
+/// The invalid annotations of a service: the name of each, and why its value is invalid.
+pub fn errors_of_service(annotations: &Annotations) -> Vec<(&'static str, AnnotationError)> {
+    let of_switches = SWITCHES
+        .into_iter()
+        .map(|switch| (switch.name, switch.is_set(annotations).err()));
+    of_switches
+        .chain([(FAILOVER.name, FAILOVER.value(annotations).err())])
+        .filter_map(|(name, error)| Some((name, error?)))
+        .collect()
+}
+
 /// The weight of a pod, from 1, the default, to 255.
 ///
 /// # Errors
@@ -137,7 +193,7 @@ mod tests {
 
     #[test]
     fn switch_is_set_by_its_other_value_only() {
-        for switch in OF_SERVICES {
+        for switch in SWITCHES {
             assert_eq!(switch.is_set(&Annotations::new()), Ok(false));
             assert_eq!(
                 switch.is_set(&annotated(switch.name, switch.default)),
@@ -162,6 +218,27 @@ mod tests {
                     "{problem}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn failover_has_three_values_and_no_other() {
+        assert_eq!(FAILOVER.value(&Annotations::new()), Ok(None));
+        for value in FAILOVER.values {
+            let annotations = annotated(FAILOVER.name, value);
+            assert_eq!(FAILOVER.value(&annotations), Ok(Some(*value)));
+            assert_eq!(errors_of_service(&annotations), []);
+        }
+        for wrong in ["", "On", "true", " on"] {
+            let errors = errors_of_service(&annotated(FAILOVER.name, wrong));
+            let [(name, error)] = &errors[..] else {
+                panic!("{wrong:?}: {errors:?}")
+            };
+            assert_eq!(*name, FAILOVER.name);
+            assert_eq!(
+                error.to_string(),
+                format!("{wrong:?} is none of off, observe, on")
+            );
         }
     }
 

@@ -27,7 +27,7 @@ pub fn netlink(input: &[u8]) {
 /// When text of a service became syntax.
 pub fn text(snapshot: &Snapshot) {
     let text = dry_run::nft(snapshot);
-    let Some(elements) = text.strip_prefix(&nftables::fuzz::skeleton()) else {
+    let Some(elements) = text.strip_prefix(&nftables::fuzz::skeleton(snapshot)) else {
         panic!("no skeleton: {text}")
     };
     for line in elements.lines() {

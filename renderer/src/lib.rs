@@ -20,6 +20,7 @@ pub mod registry;
 pub mod renderer;
 pub mod route;
 mod route_protocol;
+pub mod shared_tables;
 pub mod table_listing;
 pub mod verify;
 pub mod watch;

@@ -5,7 +5,7 @@ mod pool;
 mod service;
 mod slice;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use contiv_proto::{Key, Kind};
@@ -20,7 +20,7 @@ pub(crate) use self::{
 use self::{pool::Pools, slice::pod_name};
 
 /// How many services there can be.
-const SERVICES: u16 = 24;
+pub(crate) const SERVICES: u16 = 24;
 /// Whether the slices that a service can have are of IPv4.
 const SLICES: [bool; 3] = [true, true, false];
 
@@ -55,6 +55,9 @@ struct Objects {
     service: Option<Stored<ServiceSpec>>,
     slices: [Option<Stored<Slice>>; SLICES.len()],
 }
+
+/// The number of a service, and the place of one of its slices.
+pub(crate) type SliceId = (u16, usize);
 
 /// What decides where the connections to a service go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,16 +178,22 @@ impl Cluster {
         self.is_node_stored.then_some(self.node)
     }
 
-    /// The numbers of all endpoints in the stored slices, and in the last valid values of invalid ones.
-    pub(crate) fn endpoints(&self) -> BTreeSet<u32> {
-        let slices = self
-            .services
-            .values()
-            .flat_map(|objects| objects.slices.iter().flatten());
-        slices
-            .flat_map(|slice| &slice.last_good.endpoints)
-            .map(|endpoint| endpoint.number)
-            .collect()
+    /// The services whose stored Service object is invalid.
+    pub(crate) fn invalid_services(&self) -> impl Iterator<Item = u16> {
+        let is_invalid = |objects: &Objects| objects.service.as_ref().is_some_and(|it| it.is_bad);
+        let services = self.services.iter();
+        services.filter_map(move |(number, objects)| is_invalid(objects).then_some(*number))
+    }
+
+    /// The stored slices, each with its last valid value, and whether that is the stored one.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = (SliceId, &Slice, bool)> {
+        self.services.iter().flat_map(|(number, objects)| {
+            let slices = objects.slices.iter().enumerate();
+            slices.filter_map(|(at, slice)| {
+                let slice = slice.as_ref()?;
+                Some(((*number, at), &slice.last_good, !slice.is_bad))
+            })
+        })
     }
 
     /// The state of a backup, with the current counter of endpoints, so that none is written twice.

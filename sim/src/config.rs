@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use contiv_model::{InterfaceName, NodeName, PodId, ProcessorConfig, processor::NodePortAddresses};
+use contiv_model::{
+    FailoverMode, InterfaceName, NodeName, PodId, ProcessorConfig, processor::NodePortAddresses,
+};
 use contiv_node::{CoreConfig, GuardConfig, HistoryLimits, VerificationConfig};
 
 use crate::{
@@ -31,6 +33,7 @@ pub(crate) fn core(
         store: "etcd://simulated".to_owned(),
         processor: ProcessorConfig {
             node_port_addresses,
+            failover: FailoverMode::On,
             ..ProcessorConfig::new(NodeName::new(NODE))
         },
         has_mirror: true,

@@ -49,10 +49,16 @@ pub enum Fault {
     AddPod,
     /// A pod is detached.
     DeletePod,
+    /// Some backends refuse, or do not answer.
+    BackendsFail,
+    /// All backends answer again.
+    BackendsRecover,
+    /// The kernel no longer counts attempts at backends, or does again.
+    FailoverBreaks,
 }
 
 /// All kinds.
-pub const ALL: [Fault; 21] = [
+pub const ALL: [Fault; 26] = [
     Fault::Kill,
     Fault::PowerFailure,
     Fault::Outage,
@@ -74,6 +80,12 @@ pub const ALL: [Fault; 21] = [
     Fault::ConfirmDeletions,
     Fault::AddPod,
     Fault::DeletePod,
+    // Several times, as their effect is short.
+    Fault::BackendsFail,
+    Fault::BackendsFail,
+    Fault::BackendsFail,
+    Fault::BackendsRecover,
+    Fault::FailoverBreaks,
 ];
 
 /// A random fault.
@@ -87,7 +99,7 @@ const CHAINS: [&str; 6] = [
     "node-ports-v4",
     "masquerade-v4",
     "nat-prerouting",
-    "filter-forward",
+    "refuse-prerouting",
     "pick-v4-1",
 ];
 /// Sets of the agent's table for foreign changes.

@@ -88,7 +88,7 @@ impl ExpectedHistory {
         match input {
             Input::Store(event, _) => {
                 let event = match event {
-                    StoreEvent::ListProgress => return,
+                    StoreEvent::ListProgress | StoreEvent::Progress { .. } => return,
                     StoreEvent::Listed(list) => new_event("snapshot", Some(list.revision)),
                     StoreEvent::Changed(batch, _) => new_event("change", Some(batch.revision)),
                     StoreEvent::Problems(_) => new_event("problems", None),

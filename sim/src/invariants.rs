@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_model::{InterfaceName, PodId};
+use contiv_model::{Frontend, InterfaceName, PodId, Protocol};
 use contiv_node::{
     Core, RendererView,
     decode::Decoder,
@@ -19,11 +19,11 @@ use jiff::Timestamp;
 use rand::{RngExt as _, rngs::SmallRng};
 
 use crate::{
-    cluster::{NodeFacts, ServedService},
+    cluster::{NodeFacts, ServedService, Transport},
     config,
     disk::ModelDisk,
     expected::{self, Client},
-    kernel::ModelKernel,
+    kernel::{ModelKernel, NewConnection},
     local_addresses::LocalAddresses,
     long_flows::FIRST_PORT,
     metrics::Scrape,
@@ -69,26 +69,28 @@ impl ObservedState {
         let Receivers {
             health_checks,
             metrics,
+            watched,
         } = receivers;
         let parts = BTreeMap::from([
-            ("services", format!("{:#?}", core.services())),
-            ("facts about the node", format!("{:#?}", snapshot.node)),
-            ("sizes", format!("{:#?}", ServiceSizes::of(core))),
-            ("quarantine", format!("{quarantine:#?}")),
-            ("health checks", format!("{:#?}", health_checks.services)),
+            ("services", format!("{:?}", core.services())),
+            ("facts about the node", format!("{:?}", snapshot.node)),
+            ("sizes", format!("{:?}", ServiceSizes::of(core))),
+            ("quarantine", format!("{quarantine:?}")),
+            ("health checks", format!("{:?}", health_checks.services)),
             (
                 "addresses of health checks",
-                format!("{:#?}", health_checks.node_ips),
+                format!("{:?}", health_checks.node_ips),
             ),
-            ("attached pods", format!("{:#?}", core.pods())),
+            ("watched backends", format!("{watched:?}")),
+            ("attached pods", format!("{:?}", core.pods())),
             (
                 "interfaces",
                 format!(
-                    "{:#?}",
+                    "{:?}",
                     (&snapshot.frontend_interfaces, &snapshot.backend_interfaces)
                 ),
             ),
-            ("renderers", format!("{renderers:#?}")),
+            ("renderers", format!("{renderers:?}")),
             ("metrics", Scrape::of(metrics, core, now).gauges()),
             ("mirror", format!("{mirror:?}")),
             (
@@ -195,9 +197,10 @@ fn without_times(renderer: RendererView) -> impl std::fmt::Debug {
     )
 }
 
-/// The first lines in which two texts differ.
+/// The first fields in which two texts differ, a line each.
 fn difference(one: &str, other: &str) -> String {
-    let (one, other): (Vec<&str>, Vec<&str>) = (one.lines().collect(), other.lines().collect());
+    let fields = |text| str::split(text, [',', '\n']).collect::<Vec<_>>();
+    let (one, other) = (fields(one), fields(other));
     let start = one
         .iter()
         .zip(&other)
@@ -260,15 +263,18 @@ pub(crate) fn observe_fresh_start(
                     inputs.push_back(Input::WorkDone(done));
                 }
                 Output::HealthChecks(update) => receivers.health_checks.update(update),
+                Output::WatchBackends(changes) => receivers.watch(changes)?,
                 Output::Count(metric) => receivers.metrics.node.count(&metric),
                 Output::LoadSaved => {
                     inputs.push_back(Input::Mirror(MirrorReport::Loaded(disk.load())));
                 }
                 Output::Save(saving) => {
-                    let written = disk.save(saving).map(|revision| MirrorReport::Written {
-                        revision,
-                        is_behind: false,
-                    });
+                    let written = disk
+                        .save(saving, None)
+                        .map(|revision| MirrorReport::Written {
+                            revision,
+                            is_behind: false,
+                        });
                     inputs.extend(written.map(Input::Mirror));
                 }
                 _ => {}
@@ -298,15 +304,38 @@ pub fn check_stalls(kernel: &ModelKernel) -> Result<(), String> {
     }
 }
 
-/// Opens connections of this client to the service, and compares their results with the expected ones: to one of its addresses
-/// at random, or to all.
+/// The frontend that a connection has as its destination.
+fn frontend_of(connection: &NewConnection, node_addresses: &BTreeSet<IpAddr>) -> Frontend {
+    let (address, port) = (connection.destination.ip(), connection.destination.port());
+    let is_tcp = connection.protocol == Transport::Tcp.number();
+    let protocol = if is_tcp { Protocol::Tcp } else { Protocol::Udp };
+    if node_addresses.contains(&address) {
+        Frontend::NodePort { protocol, port }
+    } else {
+        Frontend::Address {
+            address,
+            protocol,
+            port,
+        }
+    }
+}
+
+/// The addresses of a service that are tried.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Tried<'a> {
+    All,
+    /// One at random, of those that the service has not lost to another one.
+    OneExcept(&'a BTreeSet<Frontend>),
+}
+
+/// Opens connections of this client to the service, and compares their results with the expected ones.
 pub(crate) fn check_flows(
     kernel: &ModelKernel,
     service: &ServedService,
     client: Client,
     node: &NodeFacts,
     node_addresses: &BTreeSet<IpAddr>,
-    is_sample: bool,
+    tried: Tried<'_>,
     rng: &mut SmallRng,
 ) -> Result<u64, String> {
     let mut connections = expected::connections(
@@ -316,7 +345,13 @@ pub(crate) fn check_flows(
         node,
         node_addresses,
     );
-    if is_sample && !connections.is_empty() {
+    if let Tried::OneExcept(lost) = tried {
+        connections.retain(|connection| {
+            !lost.contains(&frontend_of(connection.connection(), node_addresses))
+        });
+        if connections.is_empty() {
+            return Ok(0);
+        }
         let chosen = connections.swap_remove(rng.random_range(0..connections.len()));
         connections = vec![chosen];
     }

@@ -14,6 +14,7 @@ mod config;
 mod confirmation;
 pub mod disk;
 mod expected;
+mod failover;
 pub mod faults;
 mod history;
 pub mod invariants;

@@ -33,6 +33,11 @@ struct LongFlow {
 }
 
 impl LongFlows {
+    /// Whether it matters what the frontends are.
+    pub(crate) fn has_served(&self) -> bool {
+        self.flows.values().any(|flow| flow.is_served)
+    }
+
     /// A port for the client of the next flow.
     pub(crate) fn next_port(&mut self) -> u16 {
         self.last_port = self.last_port.wrapping_add(1) % (u16::MAX - FIRST_PORT);

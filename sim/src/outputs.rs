@@ -2,13 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use contiv_model::ServiceId;
 use contiv_node::{
     health::{HealthCheck, HealthUpdate},
-    message::Work,
+    message::{Watch, Work},
 };
 use contiv_renderer::{RenderError, Renderer, Report};
 
@@ -28,6 +28,27 @@ pub(crate) fn render(renderer: &mut dyn Renderer, work: &Work) -> Result<Report,
 pub(crate) struct Receivers {
     pub(crate) health_checks: HealthChecks,
     pub(crate) metrics: Metrics,
+    /// The backends whose attempts are counted.
+    pub(crate) watched: BTreeMap<SocketAddr, Watch>,
+}
+
+impl Receivers {
+    /// Changes which backends are watched.
+    pub(crate) fn watch(
+        &mut self,
+        changes: BTreeMap<SocketAddr, Option<Watch>>,
+    ) -> Result<(), String> {
+        for (backend, watch) in changes {
+            let before = match watch {
+                Some(watch) => self.watched.insert(backend, watch),
+                None => self.watched.remove(&backend),
+            };
+            if before == watch {
+                return Err(format!("{backend} is to be watched as it is"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The health checks that the agent serves.

@@ -1,7 +1,7 @@
 //! A model of the store and of the feed that watches it: revisions, a log that is compacted, lists in pages that come late,
 //! outages, wipes and restores. Its events keep the contract of `contiv_store::Feed`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use contiv_store::{Batch, Change, Entry, FeedEvent, ListPart};
 use rand::{RngExt as _, rngs::SmallRng};
@@ -93,6 +93,26 @@ impl ModelStore {
         self.log.clear();
     }
 
+    /// Whether one of the deviating keys has changed since: its value then is not known here.
+    fn has_changed_after(&self, start: &ModelStart) -> bool {
+        let later = self
+            .log
+            .iter()
+            .filter(|batch| batch.revision > start.revision);
+        later
+            .flat_map(|batch| &batch.changes)
+            .any(|change| start.deviating.contains(change.key()))
+    }
+
+    /// What is stored under these keys.
+    fn values_of(&self, keys: &BTreeSet<String>) -> Vec<Change> {
+        let value = |key: &String| match self.entries.get(key) {
+            Some(entry) => Change::Put(entry.clone()),
+            None => Change::Delete { key: key.clone() },
+        };
+        keys.iter().map(value).collect()
+    }
+
     /// Makes a backup.
     pub fn backup(&self) -> Backup {
         Backup {
@@ -111,6 +131,17 @@ impl ModelStore {
     }
 }
 
+/// Where a feed goes on.
+#[derive(Debug, Clone)]
+pub struct ModelStart {
+    /// The saved revision.
+    pub revision: i64,
+    /// The history that it is of.
+    pub epoch: u64,
+    /// The keys whose saved values are not those of the store.
+    pub deviating: BTreeSet<String>,
+}
+
 /// The state of the feed.
 #[derive(Debug, Default)]
 enum State {
@@ -123,6 +154,14 @@ enum State {
         epoch: u64,
         pages: VecDeque<Vec<Entry>>,
     },
+    /// The watch goes on from what was saved, if the store still has that.
+    Saved(ModelStart),
+    /// It does, and these are the values of the keys that deviate.
+    Resumed {
+        revision: i64,
+        epoch: u64,
+        changes: Vec<Change>,
+    },
     /// Changes after this revision will be delivered.
     Watching { revision: i64, epoch: u64 },
 }
@@ -133,6 +172,8 @@ pub struct ModelFeed {
     state: State,
     is_down: bool,
     is_down_reported: bool,
+    /// The keys that are to be read again.
+    rereads: BTreeSet<String>,
 }
 
 impl ModelFeed {
@@ -152,7 +193,28 @@ impl ModelFeed {
             state: State::NeedsList,
             is_down: self.is_down,
             is_down_reported: false,
+            rereads: BTreeSet::new(),
         };
+    }
+
+    /// Lets it go on from what was saved.
+    pub fn resume(&mut self, start: ModelStart) {
+        self.state = State::Saved(start);
+    }
+
+    /// The history of what it has delivered last; none if nothing was.
+    pub const fn epoch(&self) -> Option<u64> {
+        match &self.state {
+            State::NeedsList | State::Saved(_) => None,
+            State::Resumed { epoch, .. }
+            | State::Listing { epoch, .. }
+            | State::Watching { epoch, .. } => Some(*epoch),
+        }
+    }
+
+    /// Reads these keys again, when it watches.
+    pub fn reread(&mut self, keys: BTreeSet<String>) {
+        self.rereads.extend(keys);
     }
 
     /// Requests a list.
@@ -164,7 +226,7 @@ impl ModelFeed {
     pub fn is_idle(&self, store: &ModelStore) -> bool {
         let is_current = matches!(&self.state, State::Watching { revision, epoch }
             if *revision == store.revision && *epoch == store.epoch);
-        is_current && !self.is_down && !self.is_down_reported
+        is_current && !self.is_down && !self.is_down_reported && self.rereads.is_empty()
     }
 
     /// The next event, if there is one now.
@@ -212,6 +274,34 @@ impl ModelFeed {
                     problems: Vec::new(),
                 }))
             }
+            State::Saved(start) => {
+                let is_same = start.epoch == store.epoch && start.revision >= store.compacted;
+                if !is_same || store.has_changed_after(start) {
+                    self.state = State::NeedsList;
+                    return self.next(store, rng);
+                }
+                let (revision, epoch) = (start.revision, start.epoch);
+                let changes = store.values_of(&start.deviating);
+                self.state = State::Resumed {
+                    revision,
+                    epoch,
+                    changes,
+                };
+                self.is_down_reported = false;
+                Some(FeedEvent::Resumed { revision })
+            }
+            State::Resumed {
+                revision,
+                epoch,
+                changes,
+            } => {
+                let (revision, epoch, changes) = (*revision, *epoch, std::mem::take(changes));
+                self.state = State::Watching { revision, epoch };
+                if changes.is_empty() {
+                    return self.next(store, rng);
+                }
+                Some(FeedEvent::Changed(Batch { revision, changes }))
+            }
             State::Watching { revision, epoch } => {
                 if *epoch != store.epoch {
                     self.state = State::NeedsList;
@@ -225,6 +315,20 @@ impl ModelFeed {
                 }
                 if std::mem::take(&mut self.is_down_reported) {
                     return Some(FeedEvent::Up);
+                }
+                if !self.rereads.is_empty() {
+                    let start = ModelStart {
+                        revision: *revision,
+                        epoch: *epoch,
+                        deviating: std::mem::take(&mut self.rereads),
+                    };
+                    // The values of then are known only of keys that have not changed since.
+                    if !store.has_changed_after(&start) {
+                        return Some(FeedEvent::Changed(Batch {
+                            revision: start.revision,
+                            changes: store.values_of(&start.deviating),
+                        }));
+                    }
                 }
                 let next: Vec<&Batch> = store
                     .log

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use contiv_model::{ContivService, NodeName, ServiceId};
+use contiv_model::{ContivService, Frontend, NodeName, ServiceId};
 use contiv_node::{
     Core, Status,
     decode::{Decoder, StoreEvent},
@@ -32,14 +32,17 @@ use jiff::Timestamp;
 use rand::{RngExt as _, SeedableRng, rngs::SmallRng};
 
 use crate::{
-    cluster::{Cluster, NODE, NODE_ADDRESS, NodeFacts, ServedService, Write, service_name},
+    cluster::{
+        Cluster, NODE, NODE_ADDRESS, NodeFacts, SERVICES, ServedService, Write, service_name,
+    },
     config::{self, RENDERER},
     confirmation::Confirmation,
     disk::ModelDisk,
     expected::{self, Client, ServedFrontends},
+    failover::FailingBackends,
     faults::{self, Fault},
     history::ExpectedHistory,
-    invariants::{self, ObservedState},
+    invariants::{self, ObservedState, Tried},
     kernel::{Errno, Fault as KernelFault, ModelKernel},
     local_addresses::LocalAddresses,
     long_flows::LongFlows,
@@ -178,6 +181,7 @@ pub struct World {
     pods: PodCallers,
     used_endpoints: UsedEndpoints,
     long_flows: LongFlows,
+    failing: FailingBackends,
     confirmation: Confirmation,
     /// The agent owns its table, so other programs cannot change it.
     is_table_owned: bool,
@@ -203,7 +207,12 @@ pub struct World {
     last_disturbance: Duration,
     /// The services whose current state the agent knows, and since when.
     stable: BTreeMap<u16, (Duration, ServedService)>,
-    /// The same for the facts of the node.
+    /// The services of which the agent then had another state than the store: it keeps the last good one of an invalid value, and
+    /// deleted services while it holds deletions.
+    kept: BTreeSet<ServiceId>,
+    /// Since when deletions are held. An agent that starts with the mirror holds them too, without knowing it.
+    held_since: Option<Duration>,
+    /// The facts of the node that the agent knows, and since when.
     stable_node: Option<(Duration, NodeFacts)>,
     is_resting: bool,
     /// Set to end the run early.
@@ -240,6 +249,7 @@ impl World {
             pods: PodCallers::default(),
             used_endpoints: UsedEndpoints::default(),
             long_flows: LongFlows::default(),
+            failing: FailingBackends::default(),
             confirmation: Confirmation::default(),
             is_table_owned,
             agent: None,
@@ -256,6 +266,8 @@ impl World {
             will_panic: false,
             last_disturbance: Duration::ZERO,
             stable: BTreeMap::new(),
+            kept: BTreeSet::new(),
+            held_since: None,
             stable_node: None,
             is_resting: false,
             is_stopped: Arc::default(),
@@ -436,6 +448,9 @@ impl World {
     }
 
     fn note_served(&mut self) {
+        if !self.long_flows.has_served() {
+            return;
+        }
         let served = self.served_frontends();
         self.long_flows.note_served(&served);
     }
@@ -569,6 +584,20 @@ impl World {
                 self.handle(input);
             }
             Fault::AddPod | Fault::DeletePod => {}
+            Fault::BackendsFail => {
+                let Some(agent) = &self.agent else { return };
+                let watched = &agent.receivers.watched;
+                let report = self.failing.fail(watched, &mut self.rng, self.clock);
+                self.arrive_soon(report);
+            }
+            Fault::BackendsRecover => {
+                let report = self.failing.recover();
+                self.arrive_soon(report);
+            }
+            Fault::FailoverBreaks => {
+                let report = self.failing.break_or_mend();
+                self.handle(report);
+            }
             Fault::AddressChange => {
                 self.addresses.change(&mut self.rng);
                 self.kernel.set_addresses(self.addresses.all());
@@ -629,6 +658,7 @@ impl World {
     fn stop(&mut self, with_power: bool) {
         self.agent = None;
         self.used_endpoints.agent_stopped();
+        self.failing.agent_stopped();
         self.long_flows.note_stop();
         self.confirmation = Confirmation::default();
         self.kernel.forget_background();
@@ -661,6 +691,17 @@ impl World {
         }
     }
 
+    /// Lets the feed go on from the saved state, in most starts that can.
+    fn resume(&mut self) {
+        let Some(agent) = &mut self.agent else { return };
+        if let Some((entries, start)) = self.disk.saved_start()
+            && self.rng.random_bool(0.8)
+        {
+            agent.decoder.add_saved(entries);
+            self.feed.resume(start);
+        }
+    }
+
     fn start(&mut self) {
         if self.rng.random_bool(0.2) {
             self.begin_short_outage();
@@ -690,7 +731,10 @@ impl World {
             waiting: 0,
             out: Vec::new(),
         });
+        self.resume();
         self.handle(Input::Timer);
+        let state = self.failing.state();
+        self.arrive_soon(state);
         // A request for the renderer's state panics before the first snapshot.
         if self.rng.random_bool(0.1)
             && !self.is_resting
@@ -818,6 +862,12 @@ impl World {
             .push_back(((self.clock + delay).max(last), input));
     }
 
+    /// Schedules an input that arrives within a second.
+    fn arrive_soon(&mut self, input: Input) {
+        let delay = self.random_delay(Duration::from_secs(1));
+        self.arrive(delay, input);
+    }
+
     /// Passes an input to the core, and executes its outputs.
     fn handle(&mut self, input: Input) {
         let now = self.now();
@@ -878,8 +928,23 @@ impl World {
         if let Some(agent) = &mut self.agent {
             agent.out = out;
         }
+        self.note_held_deletions();
         if let Err(what) = self.check_state() {
             self.broken_invariant = Some(what);
+        }
+    }
+
+    /// Notes whether the agent holds deletions: until it has applied a list of the store that ends that, also one that has started
+    /// with the mirror.
+    fn note_held_deletions(&mut self) {
+        let Some(agent) = &self.agent else { return };
+        let is_from_store = agent.status.synced && !agent.status.from_mirror;
+        let is_held =
+            agent.status.held_deletions.is_some() || self.held_since.is_some() && !is_from_store;
+        if !is_held && self.held_since.take().is_some() {
+            self.last_disturbance = self.clock;
+        } else if is_held {
+            self.held_since.get_or_insert(self.clock);
         }
     }
 
@@ -894,6 +959,7 @@ impl World {
         let has_all = is_current && self.feed.is_idle(&self.store);
         self.used_endpoints
             .check(&agent.services, status, has_all)?;
+        self.failing.check(&agent.services, self.clock)?;
         self.pods.check(agent.core.pods(), self.clock)
     }
 
@@ -929,7 +995,7 @@ impl World {
                 self.arrive(delay, Input::Verified(report));
             }
             Output::Save(saving) => {
-                if let Some(revision) = self.disk.save(saving) {
+                if let Some(revision) = self.disk.save(saving, self.feed.epoch()) {
                     self.own_node.was_saved();
                     let delay = self.random_delay(Duration::from_secs(1));
                     let written = MirrorReport::Written {
@@ -946,6 +1012,7 @@ impl World {
                 self.arrive(delay, Input::Mirror(MirrorReport::Loaded(saved)));
             }
             Output::Relist => self.feed.relist(),
+            Output::Reread(keys) => self.feed.reread(keys),
             Output::HealthChecks(update) => {
                 let Some(agent) = &mut self.agent else { return };
                 agent.receivers.health_checks.update(update);
@@ -955,6 +1022,16 @@ impl World {
                 agent.receivers.metrics.node.count(&metric);
             }
             Output::SavePods(attached) => self.disk.save_pods(attached),
+            Output::WatchBackends(changes) => {
+                let Some(agent) = &mut self.agent else { return };
+                if let Err(what) = agent.receivers.watch(changes) {
+                    self.broken_invariant = Some(what);
+                }
+            }
+            Output::Probe(backend) => {
+                let answer = self.failing.probe(backend, self.clock);
+                self.arrive_soon(answer);
+            }
             // Answers to the operator are not checked.
             Output::Answer(OPERATOR, _) => {}
             Output::Answer(request, answer) => {
@@ -973,6 +1050,10 @@ impl World {
         for (number, service, is_valid) in self.cluster.served() {
             served.insert(number, (service, is_valid));
         }
+        let deleted = (0..SERVICES).filter(|number| !served.contains_key(number));
+        let deleted = deleted.filter(|_| self.held_since.is_some());
+        let kept = self.cluster.invalid_services().chain(deleted);
+        self.kept = kept.map(service_id).collect();
         self.stable.retain(|number, (_, known)| {
             served
                 .get(number)
@@ -1006,64 +1087,62 @@ impl World {
             .map(|(_, node)| node)
     }
 
-    /// The services that another one, whose stored value is invalid, keeps from a frontend. After a restore of the store that one may
-    /// be of a later state, with a frontend that is free in the store.
-    fn contested_services(&self) -> BTreeSet<u16> {
-        let invalid: BTreeSet<ServiceId> = self
-            .cluster
-            .served()
-            .filter(|(.., is_valid)| !is_valid)
-            .map(|(number, ..)| service_id(number))
-            .collect();
-        let Some(agent) = self.agent.as_ref().filter(|_| !invalid.is_empty()) else {
-            return BTreeSet::new();
-        };
-        let has_lost = |number: &&u16| {
-            let service = agent.core.service(&service_id(**number));
-            service.is_some_and(|service| service.lost.values().any(|it| invalid.contains(it)))
-        };
-        self.stable.keys().filter(has_lost).copied().collect()
+    /// The frontends that a service has lost to others of which the agent keeps a state that the store has replaced or, after a
+    /// restore, never had: with a frontend that is free in the store.
+    fn contested_frontends(&self, number: u16) -> BTreeSet<Frontend> {
+        let service = self
+            .agent
+            .as_ref()
+            .and_then(|agent| agent.core.service(&service_id(number)));
+        let lost = service.iter().flat_map(|service| &service.lost);
+        lost.filter(|(_, holder)| self.kept.contains(*holder))
+            .map(|(frontend, _)| *frontend)
+            .collect()
     }
 
     /// Connections to a service that has not changed for long must have the expected result, despite all faults.
     fn check_flows(&mut self) -> Result<(), String> {
-        // A deleted service that is held keeps its addresses, though another one may have them in the store.
-        if self
-            .agent
-            .as_ref()
-            .is_some_and(|agent| agent.status.held_deletions.is_some())
-        {
-            self.last_disturbance = self.clock;
-        }
         let is_due = |since: Duration| since + invariants::CONVERGENCE_LIMIT < self.clock;
         if !is_due(self.last_disturbance) {
             return Ok(());
+        }
+        if let Some(agent) = &self.agent {
+            self.failing.check(&agent.services, self.clock)?;
         }
         let node = self.known_node();
         let node_addresses = node
             .map(|_| NODE_ADDRESS)
             .into_iter()
             .collect::<BTreeSet<_>>();
-        let contested = self.contested_services();
         let mut candidates = Vec::new();
         for (number, (since, service)) in &self.stable {
-            if contested.contains(number) {
+            let client = Client::ALL[self.rng.random_range(0..Client::ALL.len())];
+            // Deletions of its slices may be held.
+            let may_have_kept = self.held_since.is_some_and(|held| held <= *since);
+            // Others take over from backends that do not answer.
+            let is_failing = self
+                .failing
+                .last(&service_id(*number))
+                .is_some_and(|at| !is_due(at));
+            if may_have_kept || is_failing {
                 continue;
             }
-            let client = Client::ALL[self.rng.random_range(0..Client::ALL.len())];
             if is_due(*since) && (node.is_some() || !expected::needs_node_facts(service, client)) {
                 let node = node.unwrap_or_default();
+                let contested = self.contested_frontends(*number);
                 let flows = invariants::check_flows(
                     &self.kernel,
                     service,
                     client,
                     &node,
                     &node_addresses,
-                    true,
+                    Tried::OneExcept(&contested),
                     &mut self.rng,
                 )?;
                 self.stats.flows += flows;
-                candidates.push((service.clone(), node));
+                if contested.is_empty() {
+                    candidates.push((service.clone(), node));
+                }
             }
         }
         if self.rng.random_bool(0.1) && !candidates.is_empty() {
@@ -1083,6 +1162,9 @@ impl World {
         self.kernel.forget_faults();
         self.slow_until = Duration::ZERO;
         self.will_panic = false;
+        for report in [self.failing.mend(), self.failing.recover()] {
+            self.arrive(Duration::ZERO, report);
+        }
         let writes = self.cluster.repair();
         self.commit(writes);
         if let Some(agent) = &mut self.agent {
@@ -1121,7 +1203,7 @@ impl World {
                     client,
                     &node,
                     &node_addresses,
-                    false,
+                    Tried::All,
                     &mut self.rng,
                 )?;
                 self.stats.flows += flows;

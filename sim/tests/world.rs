@@ -33,6 +33,11 @@ fn invalid_service_of_a_restored_store_may_keep_a_newer_frontend() {
 }
 
 #[test]
+fn service_of_the_mirror_whose_deletion_was_held_keeps_its_frontend() {
+    assert!(run(1, 6 * HOUR).rests > 0);
+}
+
+#[test]
 fn same_seed_gives_the_same_run() {
     let trace = |seed| {
         let mut world = World::new(seed);

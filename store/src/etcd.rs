@@ -7,27 +7,35 @@ mod access;
 mod commit;
 mod failure;
 mod history;
+mod key_range;
 mod key_text;
 mod known;
 mod lease;
 mod list;
 mod member;
 mod members;
+mod patience;
 mod replay;
 mod session;
 mod watch;
+mod watch_reader;
 mod window;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
-    Leases, PageSender, Position, Problem, Snapshot, Store, StoreError, Transaction, WatchStream,
+    Change, Leases, PageSender, Position, Problem, ResumePoint, Snapshot, Store, StoreError,
+    StoreIdentity, Transaction, WatchStream,
 };
 pub use access::EtcdAccess;
+use failure::Failure;
+use key_range::KeyRanges;
+pub use key_range::KeySelection;
 use known::KnownPrefixes;
 use members::Members;
+use session::Session;
 
 /// A store in etcd. Cheap to clone; clones share the connections.
 #[derive(Clone)]
@@ -36,6 +44,8 @@ pub struct EtcdStore {
     known: Arc<KnownPrefixes>,
     /// The prefixes that are listed concurrently.
     parts: Arc<[Vec<u8>]>,
+    /// What is read of its prefix.
+    only: Option<Arc<KeyRanges>>,
 }
 
 impl EtcdStore {
@@ -49,7 +59,15 @@ impl EtcdStore {
             members: Arc::new(Members::new(endpoints, access)?),
             known: Arc::default(),
             parts: Arc::default(),
+            only: None,
         })
+    }
+
+    /// Reads only these keys of those below `prefix`. At least one, and they must not overlap.
+    #[must_use]
+    pub fn with_only(mut self, prefix: &str, keys: impl IntoIterator<Item = KeySelection>) -> Self {
+        self.only = Some(Arc::new(KeyRanges::selected(prefix, keys)));
+        self
     }
 
     /// Lists what is below each of these prefixes by itself, two at a time: etcd answers each request on one processor.
@@ -58,15 +76,46 @@ impl EtcdStore {
         self.parts = prefixes.into_iter().map(String::into_bytes).collect();
         self
     }
+
+    async fn list_keys(
+        &self,
+        session: Session,
+        keys: &KeyRanges,
+        pages: Option<&PageSender>,
+    ) -> Result<Snapshot, Failure> {
+        list::list(session, &self.known, keys, &self.parts, pages).await
+    }
+
+    /// What is read below a prefix.
+    fn keys(&self, prefix: &str) -> Arc<KeyRanges> {
+        match &self.only {
+            Some(only) if only.prefix == prefix => Arc::clone(only),
+            _ => Arc::new(KeyRanges::below(prefix)),
+        }
+    }
 }
 
 impl Store for EtcdStore {
     fn list<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
-        self.members
-            .read(move |session| {
-                list::list(session, &self.known, prefix, &self.parts, None).boxed()
-            })
-            .boxed()
+        async move {
+            let keys = self.keys(prefix);
+            let list = |session| self.list_keys(session, &keys, None).boxed();
+            self.members.read(list).await
+        }
+        .boxed()
+    }
+
+    fn list_at<'a>(
+        &'a self,
+        prefix: &'a str,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+        async move {
+            let keys = self.keys(prefix);
+            let list = |session| list::list_at(session, &keys, &self.parts, revision).boxed();
+            self.members.read(list).await
+        }
+        .boxed()
     }
 
     fn list_pages<'a>(
@@ -75,9 +124,8 @@ impl Store for EtcdStore {
         pages: &'a PageSender,
     ) -> BoxFuture<'a, Result<(i64, Vec<Problem>), StoreError>> {
         async move {
-            let list = |session| {
-                list::list(session, &self.known, prefix, &self.parts, Some(pages)).boxed()
-            };
+            let keys = self.keys(prefix);
+            let list = |session| self.list_keys(session, &keys, Some(pages)).boxed();
             let Snapshot {
                 revision, problems, ..
             } = self.members.read(list).await?;
@@ -101,9 +149,10 @@ impl Store for EtcdStore {
         position: &'a Position,
     ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         async move {
-            let known = &self.known;
-            let watch =
-                |session| watch::watch(session, Arc::clone(known), prefix, position).boxed();
+            let (known, keys) = (&self.known, self.keys(prefix));
+            let watch = |session| {
+                watch::watch(session, Arc::clone(known), Arc::clone(&keys), position).boxed()
+            };
             self.members.read(watch).await.inspect_err(|error| {
                 if error.is_other_history() {
                     known.forget(prefix);
@@ -111,6 +160,49 @@ impl Store for EtcdStore {
             })
         }
         .boxed()
+    }
+
+    fn resume_saved<'a>(
+        &'a self,
+        prefix: &'a str,
+        point: &'a ResumePoint,
+    ) -> BoxFuture<'a, Result<(WatchStream, Vec<Change>), StoreError>> {
+        let keys = self.keys(prefix);
+        let resume = move |session: Session| {
+            let (known, keys) = (Arc::clone(&self.known), Arc::clone(&keys));
+            async move {
+                // After opening: a store that is replaced later ends the watch.
+                let watched =
+                    watch::watch(session.clone(), known, Arc::clone(&keys), &point.position);
+                let watch = watched.await?;
+                let changes = history::confirm_saved(&session, &keys, point).await?;
+                Ok((watch, changes))
+            }
+            .boxed()
+        };
+        async move {
+            self.known.begin_saved(prefix, point.position.revision());
+            self.members.read(resume).await.inspect_err(|error| {
+                if error.needs_list() {
+                    self.known.forget(prefix);
+                }
+            })
+        }
+        .boxed()
+    }
+
+    fn read_at<'a>(
+        &'a self,
+        keys: &'a BTreeSet<String>,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<Vec<Change>, StoreError>> {
+        self.members
+            .read(move |session| history::read_keys(session, keys, revision).boxed())
+            .boxed()
+    }
+
+    fn identity(&self) -> Option<StoreIdentity> {
+        self.known.identity()
     }
 
     fn transact(&self, transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {

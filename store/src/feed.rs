@@ -4,19 +4,23 @@
 mod outage;
 
 use std::{
-    collections::VecDeque, convert::Infallible, ops::ControlFlow, sync::Arc, time::Duration,
+    collections::{BTreeSet, VecDeque},
+    convert::Infallible,
+    ops::ControlFlow,
+    sync::Arc,
+    time::Duration,
 };
 
 use futures::{FutureExt, StreamExt};
 use tokio::{
-    sync::{Notify, mpsc},
-    time::{Instant, timeout_at},
+    sync::{Notify, mpsc, watch},
+    time::{Instant, timeout, timeout_at},
 };
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
-    Backoff, Batch, Entry, Inconsistency, Position, Problem, Snapshot, Store, StoreError,
-    WatchEvent, WatchStream,
+    Backoff, Batch, Entry, Inconsistency, Position, Problem, ResumePoint, SavedStart, Snapshot,
+    Store, StoreError, StoreIdentity, WatchEvent, WatchStream,
     page::{Page, PageSender},
     position::ListPosition,
 };
@@ -26,7 +30,11 @@ use outage::{Outage, Report};
 const HEALTHY_DURATION: Duration = Duration::from_secs(5);
 
 /// The longest pause before a list, where no watch lasts as long after those before.
-const MAX_RELIST_PAUSE: Duration = Duration::from_secs(60);
+pub(crate) const MAX_RELIST_PAUSE: Duration = Duration::from_secs(60);
+/// The longest random pause before a list that follows a watch or a saved state: what ends one often ends those of many nodes.
+const LIST_SPREAD: Duration = Duration::from_secs(2);
+/// How long a feed waits for its saved start. Two million entries would need about 15 s, ten times as long as 200,000.
+const SAVED_START_TIMEOUT: Duration = Duration::from_secs(30);
 /// So many lists without such a watch are an outage, also if each of them succeeds.
 const OUTAGE_LISTS: u32 = 5;
 
@@ -38,6 +46,17 @@ pub enum FeedEvent {
     Snapshot(Snapshot),
     /// A part of a list, of a feed with pages.
     List(ListPart),
+    /// The store at this revision is what was saved, except for the keys of the next event if it has changes of the same revision.
+    /// The first event with content of a feed that goes on from a [`SavedStart::Usable`].
+    Resumed {
+        /// The saved revision.
+        revision: i64,
+    },
+    /// Nothing has changed up to this revision, from where a later start can go on.
+    Progress {
+        /// The revision.
+        revision: i64,
+    },
     /// The changes since the previous event. Never empty.
     Changed(Batch),
     /// The complete list of what the store itself cannot read; replaces the previous one.
@@ -93,10 +112,30 @@ pub struct Delivery {
     pub received: Instant,
 }
 
+/// How the content of a store is delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DeliveryMode {
+    /// Each list is one snapshot.
+    Snapshots,
+    /// Lists come in pages.
+    Pages,
+    /// Likewise, to a receiver that saves them: the first list may be what it has saved, and progress is delivered.
+    SavedPages,
+}
+
+impl DeliveryMode {
+    fn is_paged(self) -> bool {
+        self != Self::Snapshots
+    }
+}
+
 /// How many events may wait for a slow receiver before the feed stops reading from the store.
 const EVENT_CAPACITY: usize = 64;
 /// How many bytes of changes may wait, unless it is a single batch.
 const CAPACITY_BYTES: usize = 16 << 20;
+
+/// How many requests to read keys again may wait.
+const REREAD_CAPACITY: usize = 16;
 
 /// How many pages of a list may wait for the feed.
 const PAGE_CAPACITY: usize = 2;
@@ -105,13 +144,19 @@ const PAGE_CAPACITY: usize = 2;
 pub struct Feed {
     store: Arc<dyn Store>,
     prefix: String,
-    /// Lists are delivered in pages.
-    is_paged: bool,
+    delivery_mode: DeliveryMode,
     events: mpsc::Sender<Delivery>,
     /// The sizes of the last events, which include those that wait.
     sizes: VecDeque<usize>,
     resync: Arc<Notify>,
     renewal: Arc<Notify>,
+    /// Brings what was saved; none if the feed begins with a list.
+    start: Option<mpsc::Receiver<SavedStart>>,
+    /// Where the watch goes on, until it does.
+    saved: Option<ResumePoint>,
+    /// The keys that are to be read again.
+    rereads: mpsc::Receiver<BTreeSet<String>>,
+    identity: watch::Sender<Option<StoreIdentity>>,
     backoff: Backoff,
     /// The pauses before lists that follow each other.
     relists: Backoff,
@@ -132,9 +177,29 @@ pub struct Feed {
 pub struct FeedHandle {
     resync: Arc<Notify>,
     renewal: Arc<Notify>,
+    start: mpsc::Sender<SavedStart>,
+    rereads: mpsc::Sender<BTreeSet<String>>,
+    identity: watch::Receiver<Option<StoreIdentity>>,
 }
 
 impl FeedHandle {
+    /// Lets a feed begin that waits for what was saved.
+    pub fn begin(&self, start: SavedStart) {
+        // It has begun already if there is no room.
+        let _ = self.start.try_send(start);
+    }
+
+    /// Reads these keys again at the watched revision, if the store can do that. They come as changes.
+    pub fn request_reread(&self, keys: BTreeSet<String>) {
+        // With many requests the values stay as they are.
+        let _ = self.rereads.try_send(keys);
+    }
+
+    /// What the store says of itself, always as it was said last.
+    pub fn identity(&self) -> watch::Receiver<Option<StoreIdentity>> {
+        self.identity.clone()
+    }
+
     /// Lists again now, and delivers a [`FeedEvent::Snapshot`]. Requests before the list begins are merged.
     pub fn request_resync(&self) {
         self.resync.notify_one();
@@ -170,7 +235,7 @@ impl Feed {
         store: Arc<dyn Store>,
         prefix: impl Into<String>,
     ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
-        Self::start_with(store, prefix.into(), false)
+        Self::start_with(store, prefix.into(), DeliveryMode::Snapshots)
     }
 
     /// As [`Feed::start`], with lists in pages: a receiver works on one page while the next is fetched.
@@ -178,30 +243,49 @@ impl Feed {
         store: Arc<dyn Store>,
         prefix: impl Into<String>,
     ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
-        Self::start_with(store, prefix.into(), true)
+        Self::start_with(store, prefix.into(), DeliveryMode::Pages)
+    }
+
+    /// As [`Feed::start_paged`], for a receiver that saves what it gets: waits for [`FeedHandle::begin`], for 30 s at most, and goes on
+    /// from what was saved if the store still has that.
+    pub fn start_saving(
+        store: Arc<dyn Store>,
+        prefix: impl Into<String>,
+    ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
+        Self::start_with(store, prefix.into(), DeliveryMode::SavedPages)
     }
 
     fn start_with(
         store: Arc<dyn Store>,
         prefix: String,
-        is_paged: bool,
+        delivery_mode: DeliveryMode,
     ) -> (mpsc::Receiver<Delivery>, FeedHandle) {
+        let (start, saved_start) = mpsc::channel(1);
+        let (identity, identities) = watch::channel(None);
+        let (rereads, reread) = mpsc::channel(REREAD_CAPACITY);
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let (resync, renewal) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let handle = FeedHandle {
             resync: Arc::clone(&resync),
             renewal: Arc::clone(&renewal),
+            start,
+            rereads,
+            identity: identities,
         };
         let backoff = store.backoff();
         let relists = backoff.clone().up_to(MAX_RELIST_PAUSE);
         let feed = Self {
             store,
             prefix,
-            is_paged,
+            delivery_mode,
             events,
             sizes: VecDeque::new(),
             resync,
             renewal,
+            start: (delivery_mode == DeliveryMode::SavedPages).then_some(saved_start),
+            saved: None,
+            rereads: reread,
+            identity,
             backoff,
             relists,
             position: None,
@@ -215,12 +299,17 @@ impl Feed {
     }
 
     async fn run(mut self) {
+        if let Some(start) = self.start.take()
+            && self.await_start(start).await.is_break()
+        {
+            return;
+        }
         loop {
             let Err(stop) = self.list_and_watch().await;
             let flow = match stop {
                 Stop::ReceiverGone => ControlFlow::Break(()),
                 Stop::Resync => {
-                    self.position = None;
+                    (self.position, self.saved) = (None, None);
                     ControlFlow::Continue(())
                 }
                 Stop::Renewal => {
@@ -237,16 +326,74 @@ impl Feed {
         }
     }
 
-    /// Lists if that is due, then delivers the watch's events until it ends.
-    async fn list_and_watch(&mut self) -> Result<Infallible, Stop> {
+    /// Waits for what was saved.
+    async fn await_start(&mut self, mut start: mpsc::Receiver<SavedStart>) -> ControlFlow<()> {
+        let begun = self
+            .unless_stopped(timeout(SAVED_START_TIMEOUT, start.recv()))
+            .await;
+        let pause = match begun {
+            Err(Stop::ReceiverGone) => return ControlFlow::Break(()),
+            Ok(Ok(Some(SavedStart::Usable(point)))) => {
+                self.saved = Some(*point);
+                Duration::ZERO
+            }
+            Ok(Ok(Some(SavedStart::Unusable))) => list_spread(rand::random()),
+            Ok(Err(_)) => {
+                warn!(
+                    "the saved state is not there after {SAVED_START_TIMEOUT:?}; listing the store"
+                );
+                Duration::ZERO
+            }
+            // A list is requested, or nothing is saved.
+            _ => Duration::ZERO,
+        };
+        match self.unless_stopped(tokio::time::sleep(pause)).await {
+            Err(Stop::ReceiverGone) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Opens the watch where the saved state ends.
+    async fn resume_saved(&mut self, point: ResumePoint) -> Result<WatchStream, Stop> {
+        let store = Arc::clone(&self.store);
+        let (watch, changes) = self
+            .unless_stopped(store.resume_saved(&self.prefix, &point))
+            .await??;
+        self.saved = None;
+        let revision = point.position.revision();
+        debug!(
+            revision,
+            deviating = changes.len(),
+            "going on from the saved state"
+        );
+        self.position = Some(point.position);
+        self.on_listed();
+        self.send(FeedEvent::Resumed { revision }).await?;
+        if !changes.is_empty() {
+            self.send(FeedEvent::Changed(Batch { revision, changes }))
+                .await?;
+        }
+        Ok(watch)
+    }
+
+    async fn open_watch(&mut self) -> Result<WatchStream, Stop> {
+        if let Some(point) = self.saved.clone() {
+            return self.resume_saved(point).await;
+        }
         let position = match self.position.clone() {
             Some(position) => position,
             None => self.list().await?,
         };
         let store = Arc::clone(&self.store);
-        let mut watch = self
+        Ok(self
             .unless_stopped(store.resume_watch(&self.prefix, &position))
-            .await??;
+            .await??)
+    }
+
+    /// Lists if that is due, then delivers the watch's events until it ends.
+    async fn list_and_watch(&mut self) -> Result<Infallible, Stop> {
+        let mut watch = self.open_watch().await?;
+        self.identity.send_replace(self.store.identity());
         let healthy_since = Instant::now();
         // After several lists only a watch that lasts ends the outage.
         let mut is_on_probation = self.is_relisting();
@@ -290,7 +437,7 @@ impl Feed {
         // This list answers all earlier requests; a request during the list causes another one.
         self.resync.notified().now_or_never();
         self.renewal.notified().now_or_never();
-        let position = if self.is_paged {
+        let position = if self.delivery_mode.is_paged() {
             self.list_pages(&*store).await?
         } else {
             let listed = tokio::select! {
@@ -371,8 +518,25 @@ impl Feed {
         (self.outage, self.is_renewing, self.is_reported_down) = (None, false, false);
     }
 
-    async fn next(&self, watch: &mut WatchStream) -> Result<Result<WatchEvent, StoreError>, Stop> {
-        let event = self.unless_stopped(watch.next()).await?;
+    /// The next event of the watch. Meanwhile keys are read again.
+    async fn next(
+        &mut self,
+        watch: &mut WatchStream,
+    ) -> Result<Result<WatchEvent, StoreError>, Stop> {
+        let event = loop {
+            let step = tokio::select! {
+                biased;
+                () = self.events.closed() => return Err(Stop::ReceiverGone),
+                () = self.resync.notified() => return Err(Stop::Resync),
+                () = self.renewal.notified() => return Err(Stop::Renewal),
+                Some(keys) = self.rereads.recv() => Err(keys),
+                event = watch.next() => Ok(event),
+            };
+            match step {
+                Ok(event) => break event,
+                Err(keys) => self.reread(&keys).await?,
+            }
+        };
         Ok(event.unwrap_or_else(|| {
             Err(StoreError::Unavailable {
                 endpoint: self.prefix.clone(),
@@ -381,17 +545,44 @@ impl Feed {
         }))
     }
 
+    /// Delivers what these keys have at the revision that was delivered.
+    async fn reread(&mut self, keys: &BTreeSet<String>) -> Result<(), Stop> {
+        let Some(revision) = self.position.as_ref().map(Position::revision) else {
+            return Ok(());
+        };
+        let store = Arc::clone(&self.store);
+        match self.unless_stopped(store.read_at(keys, revision)).await? {
+            Ok(changes) => {
+                self.send(FeedEvent::Changed(Batch { revision, changes }))
+                    .await
+            }
+            Err(error) => {
+                debug!(%error, "values that cannot be used are not read again");
+                Ok(())
+            }
+        }
+    }
+
     async fn pass_on(&mut self, event: WatchEvent, received: Instant) -> Result<(), Stop> {
         match event {
             WatchEvent::Problems(problems) => self.replace_problems(problems).await,
             WatchEvent::Changed(batch) => {
                 let problems = self.without_changed(&batch);
+                let revision = batch.revision;
+                let has_progress = self.delivery_mode == DeliveryMode::SavedPages
+                    && batch.changes.is_empty()
+                    && self
+                        .position
+                        .as_ref()
+                        .is_some_and(|position| position.revision() < revision);
                 // A stop here means that the receiver is gone, or a new list.
                 if let Some(position) = &mut self.position {
                     position.advance(&batch);
                 }
                 if !batch.changes.is_empty() {
                     self.deliver(FeedEvent::Changed(batch), received).await?;
+                } else if has_progress {
+                    self.send(FeedEvent::Progress { revision }).await?;
                 }
                 match problems {
                     Some(problems) => self.replace_problems(problems).await,
@@ -433,18 +624,24 @@ impl Feed {
             &mut self.backoff
         };
         // The store may ask many clients for the same pause at the same moment; the random part comes to it.
-        let pause = error.requested_pause() + backoff.next(rand::random());
+        let mut pause = error.requested_pause() + backoff.next(rand::random());
         if needs_list {
             self.position = None;
+            pause += list_spread(rand::random());
         }
-        let reported = self.report(error, needs_list && !self.is_relisting()).await;
+        let reported = if needs_list && self.saved.take().is_some() {
+            info!(%error, "the store is not as it was saved; listing it");
+            Ok(())
+        } else {
+            self.report(error, needs_list && !self.is_relisting()).await
+        };
         if reported.is_err() {
             return ControlFlow::Break(());
         }
         match self.unless_stopped(tokio::time::sleep(pause)).await {
             Err(Stop::ReceiverGone) => return ControlFlow::Break(()),
             Err(Stop::Renewal) => self.is_renewing = true,
-            Err(_) => self.position = None,
+            Err(_) => (self.position, self.saved) = (None, None),
             Ok(()) => {}
         }
         ControlFlow::Continue(())
@@ -555,6 +752,11 @@ impl Feed {
             result = work => Ok(result),
         }
     }
+}
+
+/// The pause before a list, from a random number between 0 and 1.
+pub(crate) fn list_spread(random: f64) -> Duration {
+    LIST_SPREAD.mul_f64(random)
 }
 
 #[cfg(test)]

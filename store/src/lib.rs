@@ -40,6 +40,7 @@ mod open;
 mod packed;
 mod page;
 pub mod position;
+pub mod resume;
 pub mod store;
 pub mod url;
 
@@ -58,13 +59,14 @@ pub use mirror::{Mirror, MirrorError, MirrorSummary, QuarantinedFile, Saved};
     feature = "kube",
     feature = "mirror"
 ))]
-pub use open::{NodeScope, open, open_for_node};
+pub use open::{NodeScope, open, open_as_node, open_for_node};
 #[cfg(feature = "mirror")]
 pub use packed::PackedEntries;
 pub use page::PageSender;
 pub use position::{Position, WrittenKey};
+pub use resume::{ResumePoint, SavedStart, StoreIdentity};
 pub use store::{
     Condition, LeaseId, Leases, Operation, Store, TRANSACTION_BYTES, TRANSACTION_LIMIT,
     Transaction, TransactionSize, WatchEvent, WatchStream, commit_in_chunks,
 };
-pub use url::StoreUrl;
+pub use url::{AgentScope, StoreUrl};

@@ -7,6 +7,7 @@
 mod checksum;
 mod database;
 pub mod log;
+mod resume;
 
 use std::{
     collections::BTreeSet,
@@ -19,14 +20,15 @@ use redb::{
     backends::InMemoryBackend,
 };
 
-use crate::{Change, Entry};
+use crate::{Change, Entry, SavedStart, StoreIdentity};
 use checksum::EntriesChecksum;
 pub use database::MirrorError;
 use database::{
-    CACHE_BYTES, ENTRIES, FORMAT, LOG, LoadError, ROW_KEY, STATE, guarded, is_of, last_record,
-    open_and_check, read, state,
+    CACHE_BYTES, ENTRIES, FORMAT, LOG, LoadError, ROW_KEY, ReadAll, STATE, checksum_of, guarded,
+    is_of, last_record, open_and_check, read, state,
 };
 use log::unsaved::{Piece, Unsaved};
+use resume::Evidence;
 
 /// The file within the state folder.
 const FILE: &str = "mirror.redb";
@@ -74,6 +76,8 @@ pub struct Mirror {
     database: Database,
     /// The next write saves the content of the log up to the record with this number.
     last_record: u64,
+    /// What the store says of itself; none if it is not known yet.
+    identity: Option<StoreIdentity>,
 }
 
 impl Mirror {
@@ -100,6 +104,48 @@ impl Mirror {
         source: &str,
         before: u64,
     ) -> Result<(Self, Option<QuarantinedFile>), MirrorError> {
+        Self::open_with(folder, source, before, &mut checksum_of)
+    }
+
+    /// Like [`Self::open_before`], and as [`Self::read_pages`], in one pass over the content unless newer content of the log is saved
+    /// first. What was shown counts only with a [`SavedStart::Usable`]: the content is known to be whole when all was read.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_and_read(
+        folder: &Path,
+        source: &str,
+        before: u64,
+        mut show: impl FnMut(Vec<Entry>) -> bool,
+    ) -> Result<(Self, Option<QuarantinedFile>, SavedStart), MirrorError> {
+        let mut read = None;
+        let mut read_all = |database: &Database| {
+            let is_logged = last_record(database)?.is_some_and(|number| {
+                let mut newer = log::unsaved::read(folder, source, Some(number), before);
+                newer.next().is_some()
+            });
+            if is_logged {
+                return checksum_of(database);
+            }
+            let (start, checksum) = resume::read_pages(database, &mut show)?;
+            read = Some(start);
+            Ok(checksum)
+        };
+        let (mirror, quarantined) = Self::open_with(folder, source, before, &mut read_all)?;
+        let start = match read {
+            Some(_) if quarantined.is_some() => SavedStart::Unusable,
+            Some(start) => start,
+            None => mirror.read_pages(show)?,
+        };
+        Ok((mirror, quarantined, start))
+    }
+
+    fn open_with(
+        folder: &Path,
+        source: &str,
+        before: u64,
+        read_all: &mut ReadAll<'_>,
+    ) -> Result<(Self, Option<QuarantinedFile>), MirrorError> {
         let path = folder.join(FILE);
         if fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink()) {
             // Its target would be written to.
@@ -113,7 +159,7 @@ impl Mirror {
                 .set_cache_size(CACHE_BYTES)
                 .create(&path)
         };
-        let reason = match open_and_check(create, source) {
+        let reason = match open_and_check(create, source, read_all) {
             Ok(database) => return Ok((Self::replayed(database, folder, source, before)?, None)),
             // A file with another owner, or one that cannot be opened, is not damaged.
             Err(LoadError::System(error)) => {
@@ -133,7 +179,8 @@ impl Mirror {
             reason,
         };
         fs::rename(&path, &quarantine_file.path).map_err(|error| failed(error.to_string()))?;
-        let database = open_and_check(create, source).map_err(|error| failed(error.to_string()))?;
+        let database =
+            open_and_check(create, source, read_all).map_err(|error| failed(error.to_string()))?;
         Ok((
             Self::replayed(database, folder, source, before)?,
             Some(quarantine_file),
@@ -153,6 +200,7 @@ impl Mirror {
         let mut mirror = Self {
             database,
             last_record: number.unwrap_or_default(),
+            identity: None,
         };
         if let Some(number) = number {
             for unsaved in log::unsaved::read(folder, source, is_filled.then_some(number), before) {
@@ -161,9 +209,10 @@ impl Mirror {
                         number,
                         revision,
                         changes,
+                        deviating,
                     } => {
                         mirror.last_record = number;
-                        mirror.apply(revision, &changes)?;
+                        mirror.apply(revision, &changes, &deviating)?;
                     }
                     Unsaved::List {
                         number,
@@ -301,6 +350,11 @@ impl Mirror {
         self.last_record = number;
     }
 
+    /// Sets what the store says of itself, which the next write saves. With none, what was saved stays.
+    pub const fn set_identity(&mut self, identity: Option<StoreIdentity>) {
+        self.identity = identity;
+    }
+
     /// The saved content of a folder that cannot be written to, as on a full or read-only disk. The file is not changed. None
     /// if nothing was saved of this store.
     ///
@@ -324,10 +378,11 @@ impl Mirror {
                 .set_cache_size(CACHE_BYTES)
                 .create_with_backend(memory)
         };
-        let database = open_and_check(copy, source).map_err(|error| MirrorError::Open {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let database =
+            open_and_check(copy, source, &mut checksum_of).map_err(|error| MirrorError::Open {
+                path: path.clone(),
+                reason: error.to_string(),
+            })?;
         Self::replayed(database, folder, source, u64::MAX)?.load()
     }
 
@@ -338,6 +393,18 @@ impl Mirror {
     pub fn load(&self) -> Result<Option<Saved>, MirrorError> {
         let content = guarded("read", || read(&self.database))?;
         Ok(content.map(|(revision, entries)| Saved { revision, entries }))
+    }
+
+    /// Calls `show` with all saved entries, page by page, until it returns false. Returns where a reader of them goes on.
+    ///
+    /// # Errors
+    /// When they can no longer be read.
+    pub fn read_pages(
+        &self,
+        mut show: impl FnMut(Vec<Entry>) -> bool,
+    ) -> Result<SavedStart, MirrorError> {
+        let read = || resume::read_pages(&self.database, &mut show);
+        guarded("read", read).map(|(start, _)| start)
     }
 
     /// Saves the complete content at this revision, sorted by key. The saved values of the keys in `keep` stay: the store has
@@ -351,7 +418,8 @@ impl Mirror {
         entries: impl IntoIterator<Item = io::Result<Entry>>,
         keep: &BTreeSet<String>,
     ) -> Result<(), MirrorError> {
-        self.write(revision, |transaction, checksum| {
+        let evidence = |before| Some(Evidence::of_list(keep, before));
+        self.write(revision, evidence, |transaction, checksum| {
             let mut table = transaction.open_table(ENTRIES)?;
             // The previous content is read in step with the new one: both are sorted.
             let before = self.database.begin_read()?;
@@ -391,12 +459,22 @@ impl Mirror {
         })
     }
 
-    /// Saves changes that lead to this revision.
+    /// Saves changes that lead to this revision. Those of the keys `deviating` are not among them, or not the last ones.
     ///
     /// # Errors
     /// When nothing was saved.
-    pub fn apply(&mut self, revision: i64, changes: &[Change]) -> Result<(), MirrorError> {
-        self.write(revision, |transaction, checksum| {
+    pub fn apply(
+        &mut self,
+        revision: i64,
+        changes: &[Change],
+        deviating: &BTreeSet<String>,
+    ) -> Result<(), MirrorError> {
+        let evidence = |before: Option<Evidence>| {
+            let mut evidence = before?;
+            evidence.follow(changes, deviating);
+            Some(evidence)
+        };
+        self.write(revision, evidence, |transaction, checksum| {
             let mut table = transaction.open_table(ENTRIES)?;
             for change in changes {
                 match change {
@@ -415,9 +493,14 @@ impl Mirror {
     fn write(
         &self,
         revision: i64,
+        evidence: impl FnOnce(Option<Evidence>) -> Option<Evidence>,
         work: impl FnOnce(&WriteTransaction, &mut EntriesChecksum) -> Result<(), redb::Error>,
     ) -> Result<(), MirrorError> {
         guarded("write", || {
+            let mut evidence = evidence(self.evidence()?);
+            if let Some(evidence) = &mut evidence {
+                evidence.identity = self.identity.or(evidence.identity);
+            }
             let transaction = self.database.begin_write()?;
             {
                 let mut state = transaction.open_table(STATE)?;
@@ -433,10 +516,20 @@ impl Mirror {
                     ROW_KEY,
                     (self.last_record, revision, checksum.count, checksum.total),
                 )?;
+                resume::write(&transaction, revision, checksum, evidence.as_ref())?;
             }
             transaction.commit()?;
             Ok(())
         })
+    }
+
+    fn evidence(&self) -> Result<Option<Evidence>, redb::Error> {
+        match state(&self.database)? {
+            None => Ok(None),
+            Some((_, revision, count, total)) => {
+                resume::read(&self.database, revision, EntriesChecksum { count, total })
+            }
+        }
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use contiv_proto::{Key, Kind};
+use contiv_proto::{Key, Kind, key::ROOT};
 use tracing::info;
 
 use crate::{
     Mirror, Store, StoreError,
     dir::{DirOptions, DirStore, LoadSaved},
-    etcd::{EtcdAccess, EtcdStore},
+    etcd::{EtcdAccess, EtcdStore, KeySelection},
     kube::{KINDS, KubeStore, Scope},
-    url::StoreUrl,
+    url::{AgentScope, StoreUrl},
 };
 
 /// Opens the store that `url` names; if it is an etcd, with `access`. The URL says whether with TLS.
@@ -35,8 +35,8 @@ pub struct NodeScope<'a> {
     pub state_dir: &'a Path,
 }
 
-/// As [`open`], for the agent of a node: of what Kubernetes has, only what that agent needs ([`Scope::node`]), and nothing older
-/// than what an earlier run saved. A folder of which something cannot be read asks `recall` for what that run saved.
+/// As [`open`], for the agent of a node: of what etcd or Kubernetes has, only what that agent needs ([`AgentScope`]). Of Kubernetes,
+/// also nothing older than what an earlier run saved; and a folder of which something cannot be read asks `recall` for that.
 ///
 /// # Errors
 /// As [`open`].
@@ -46,8 +46,12 @@ pub async fn open_for_node(
     scope: NodeScope<'_>,
     recall: LoadSaved,
 ) -> Result<Arc<dyn Store>, StoreError> {
-    let StoreUrl::Kube(address) = url else {
-        return open_scope(url, access, &Scope::cluster(), Some(recall)).await;
+    let address = match url {
+        StoreUrl::Kube(address) => address,
+        StoreUrl::Dir { .. } => {
+            return open_scope(url, access, &Scope::cluster(), Some(recall)).await;
+        }
+        StoreUrl::Etcd { .. } => return open_as_node(url, access, scope.node_name).await,
     };
     let (folder, source) = (scope.state_dir.to_owned(), url.to_string());
     // It reads a file.
@@ -58,6 +62,55 @@ pub async fn open_for_node(
         &node,
         reached.unwrap_or_default(),
     )))
+}
+
+/// As [`open`], of an etcd only what the agent of a node reads, for a comparison with that agent.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_as_node(
+    url: &StoreUrl,
+    access: EtcdAccess,
+    node_name: &str,
+) -> Result<Arc<dyn Store>, StoreError> {
+    let StoreUrl::Etcd {
+        tls,
+        endpoints,
+        scope,
+    } = url
+    else {
+        return open(url, access).await;
+    };
+    let keys = keys_of_node(node_name, *scope);
+    let store = open_etcd(*tls, endpoints, access)?;
+    Ok(Arc::new(store.with_only(ROOT, keys)))
+}
+
+fn open_etcd(tls: bool, endpoints: &[String], access: EtcdAccess) -> Result<EtcdStore, StoreError> {
+    EtcdStore::new(endpoints, EtcdAccess { tls, ..access })
+}
+
+/// What the agent of a node reads of etcd.
+fn keys_of_node(node_name: &str, scope: AgentScope) -> Vec<KeySelection> {
+    let own = Key::new(Kind::Node, "", node_name).ok();
+    let selection = |kind: Kind| {
+        let is_read = match kind {
+            Kind::Service
+            | Kind::EndpointSlice
+            | Kind::Endpoints
+            | Kind::ExternalWorkload
+            | Kind::VppNode => true,
+            Kind::Node => scope.nodes || own.is_some(),
+            // An allocation concerns the address of a pod.
+            Kind::Pod | Kind::IpAllocation => scope.pods,
+            Kind::Namespace => false,
+        };
+        is_read.then(|| match &own {
+            Some(own) if kind == Kind::Node && !scope.nodes => KeySelection::Key(own.to_path()),
+            _ => KeySelection::Prefix(Key::prefix(kind)),
+        })
+    };
+    Kind::ALL.into_iter().filter_map(selection).collect()
 }
 
 /// The newest version of each type that an earlier run saved of an API server.
@@ -95,12 +148,8 @@ async fn open_scope(
             )
             .await?,
         ),
-        StoreUrl::Etcd { tls, endpoints } => {
-            let access = EtcdAccess {
-                tls: *tls,
-                ..access
-            };
-            let store = EtcdStore::new(endpoints, access)?;
+        StoreUrl::Etcd { tls, endpoints, .. } => {
+            let store = open_etcd(*tls, endpoints, access)?;
             Arc::new(store.with_parts(Kind::ALL.map(Key::prefix)))
         }
         StoreUrl::Kube(address) => Arc::new(KubeStore::new(address.clone(), scope)),
@@ -113,6 +162,36 @@ mod tests {
 
     use super::*;
     use crate::Entry;
+
+    #[test]
+    fn agent_reads_pods_and_other_nodes_only_on_request() {
+        let read = |pods, nodes| {
+            let selected = keys_of_node("n1", AgentScope { pods, nodes });
+            let short = |selection| match selection {
+                KeySelection::Key(key) => key[ROOT.len()..].to_owned(),
+                KeySelection::Prefix(prefix) => prefix[ROOT.len()..].to_owned() + "*",
+            };
+            let mut selected: Vec<String> = selected.into_iter().map(short).collect();
+            selected.sort();
+            selected
+        };
+        let needed = [
+            "allocatedIDs/*",
+            "k8s/endpoints/*",
+            "k8s/endpointslice/*",
+            "k8s/externalworkload/*",
+            "k8s/node/n1",
+            "k8s/service/*",
+        ];
+        assert_eq!(read(false, false), needed);
+        let with_pods: BTreeSet<String> = read(true, false).into_iter().collect();
+        let pods = ["custom-ipam/*", "k8s/pod/*"].map(str::to_owned);
+        assert_eq!(
+            with_pods,
+            needed.map(str::to_owned).into_iter().chain(pods).collect()
+        );
+        assert_eq!(read(false, true)[4], "k8s/node/*");
+    }
 
     #[test]
     fn saved_versions_are_the_newest_of_each_type() {

@@ -11,7 +11,7 @@ use crate::{Batch, Change, Entry, Snapshot};
 
 /// How many keys are remembered, of those written last and of those deleted last. Another history goes unnoticed only if it wrote
 /// all of them at the same revisions with the same values.
-const REMEMBERED_KEYS: usize = 4;
+pub(crate) const REMEMBERED_KEYS: usize = 4;
 /// The maximum size of a kept value. Of a larger one only the revisions are kept.
 const MAX_VALUE_BYTES: usize = 16 << 10;
 
@@ -134,8 +134,9 @@ pub(crate) struct ListPosition {
 
 impl ListPosition {
     /// Adds a page.
-    pub(crate) fn add(&mut self, entries: &[Entry]) {
-        let mut newest: Vec<&Entry> = entries.iter().chain(&self.newest).collect();
+    pub(crate) fn add<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) {
+        let mut newest: Vec<&Entry> = entries.into_iter().collect();
+        newest.extend(&self.newest);
         if let Some(surplus) = newest
             .len()
             .checked_sub(REMEMBERED_KEYS)
@@ -145,6 +146,22 @@ impl ListPosition {
             newest.drain(..surplus);
         }
         self.newest = newest.into_iter().cloned().collect();
+    }
+
+    /// The position of a reader who had saved these entries. `deleted` are the keys that were deleted last, the oldest first.
+    #[cfg(feature = "mirror")]
+    pub(crate) fn finish_saved(
+        self,
+        revision: i64,
+        deleted: impl IntoIterator<Item = String>,
+    ) -> Position {
+        let mut position = self.finish(revision);
+        for key in deleted {
+            if !position.written.iter().any(|written| written.key == key) {
+                position.delete(&key);
+            }
+        }
+        position
     }
 
     /// The position after the last page.

@@ -1,11 +1,14 @@
 //! The trait of all stores, and its values.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 
-use crate::{Backoff, Batch, Entry, PageSender, Position, Problem, Snapshot, StoreError};
+use crate::{
+    Backoff, Batch, Change, Entry, PageSender, Position, Problem, ResumePoint, Snapshot,
+    StoreError, StoreIdentity,
+};
 
 /// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,6 +166,18 @@ pub trait Store: Send + Sync + 'static {
         .boxed()
     }
 
+    /// Everything below `prefix`, as it was at this revision. [`StoreError::Compacted`] if the store no longer has it, and
+    /// [`StoreError::Refused`] if it keeps no earlier revisions.
+    fn list_at<'a>(
+        &'a self,
+        prefix: &'a str,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<Snapshot, StoreError>> {
+        let action = format!("list {prefix} at revision {revision}");
+        let reason = "it keeps no earlier revisions".to_owned();
+        async move { Err(StoreError::Refused { action, reason }) }.boxed()
+    }
+
     /// The changes below `prefix` after `revision`, without a gap.
     fn watch<'a>(
         &'a self,
@@ -178,6 +193,36 @@ pub trait Store: Send + Sync + 'static {
         position: &'a Position,
     ) -> BoxFuture<'a, Result<WatchStream, StoreError>> {
         self.watch(prefix, position.revision())
+    }
+
+    /// Like [`Store::resume_watch`], for a reader that goes on from what an earlier run had saved. Also returns the keys of which
+    /// something else was saved, as they were at that revision. An error that means list again if the saved state is not one of this
+    /// store, or cannot be checked.
+    fn resume_saved<'a>(
+        &'a self,
+        _prefix: &'a str,
+        point: &'a ResumePoint,
+    ) -> BoxFuture<'a, Result<(WatchStream, Vec<Change>), StoreError>> {
+        let requested = point.position.revision();
+        let oldest = requested + 1;
+        async move { Err(StoreError::Compacted { requested, oldest }) }.boxed()
+    }
+
+    /// What these keys had at this revision, for a reader that doubts what it was given. [`StoreError::Refused`] if the store keeps no
+    /// earlier revisions.
+    fn read_at<'a>(
+        &'a self,
+        _keys: &'a BTreeSet<String>,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<Vec<Change>, StoreError>> {
+        let action = format!("read keys at revision {revision}");
+        let reason = "it keeps no earlier revisions".to_owned();
+        async move { Err(StoreError::Refused { action, reason }) }.boxed()
+    }
+
+    /// What the store has said of itself, if it says anything.
+    fn identity(&self) -> Option<StoreIdentity> {
+        None
     }
 
     /// Makes all writes if all conditions hold, and returns their revision. Otherwise nothing is written, and the error is

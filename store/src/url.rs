@@ -1,12 +1,14 @@
 //! Store URLs: which store, and where.
 
 mod kube_address;
+mod scope;
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use thiserror::Error;
 
 pub use kube_address::KubeAddress;
+pub use scope::AgentScope;
 
 /// The kind and the address of a store. Parsed from and printed as a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,12 +20,14 @@ pub enum StoreUrl {
         /// The allowed targets of symbolic links in it.
         links: Links,
     },
-    /// `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…` with TLS.
+    /// `etcd://HOST:PORT[,HOST:PORT…][?pods=all][&nodes=all]`, or `etcds://…` with TLS.
     Etcd {
         /// Whether the connections use TLS.
         tls: bool,
         /// The members as `HOST:PORT`, at least one.
         endpoints: Vec<String>,
+        /// What an agent reads.
+        scope: AgentScope,
     },
     /// `kube:[PATH][?context=NAME][&pods=all][&nodes=all]`: a Kubernetes API server.
     Kube(KubeAddress),
@@ -76,12 +80,18 @@ impl FromStr for StoreUrl {
                 "user and password have no place in the URL".to_owned(),
             ));
         }
+        let (members, query) = members.split_once('?').unwrap_or((members, ""));
+        let scope = agent_scope(query).map_err(error)?;
         let endpoints = members
             .split(',')
             .map(endpoint)
             .collect::<Result<_, _>>()
             .map_err(error)?;
-        Ok(Self::Etcd { tls, endpoints })
+        Ok(Self::Etcd {
+            tls,
+            endpoints,
+            scope,
+        })
     }
 }
 
@@ -135,6 +145,18 @@ pub fn without_password(url: &str) -> String {
     format!("{scheme}…@{host}")
 }
 
+/// The parameters of an etcd.
+fn agent_scope(query: &str) -> Result<AgentScope, String> {
+    let mut scope = AgentScope::default();
+    for pair in scope::pairs(query) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if !scope.read(name, value) {
+            return Err(format!("{pair:?} is none of {}", AgentScope::FORMS));
+        }
+    }
+    Ok(scope)
+}
+
 /// One member: host and port, nothing else.
 fn endpoint(member: &str) -> Result<String, String> {
     if member.contains(['/', '?', '#']) {
@@ -170,9 +192,14 @@ impl fmt::Display for StoreUrl {
                 path,
                 links: Links::Anywhere,
             } => write!(f, "dir:{}?links=anywhere", path.display()),
-            Self::Etcd { tls, endpoints } => {
+            Self::Etcd {
+                tls,
+                endpoints,
+                scope,
+            } => {
                 let scheme = if *tls { "etcds" } else { "etcd" };
-                write!(f, "{scheme}://{}", endpoints.join(","))
+                write!(f, "{scheme}://{}", endpoints.join(","))?;
+                scope::write_query(f, scope.parameters())
             }
             Self::Kube(address) => address.fmt(f),
         }
@@ -215,6 +242,8 @@ mod tests {
             "dir:manifests",
             "dir:manifests?links=anywhere",
             "etcd://10.0.0.1:2379",
+            "etcd://10.0.0.1:2379?pods=all",
+            "etcds://a:1,b:2?pods=all&nodes=all",
             "etcds://a:1,b.c:65535,[::1]:2379",
             "kube:",
             "kube:/etc/kubeconfig",
@@ -243,6 +272,11 @@ mod tests {
             ("http://a:1", "expected dir:PATH"),
             ("etcd://", "port of \"\" is missing"),
             ("etcd://a", "port of \"a\" is missing"),
+            (
+                "etcd://a:1?pods=some",
+                "\"pods=some\" is none of pods=all, pods=none, nodes=all and nodes=own",
+            ),
+            ("etcd://a:1?pods", "\"pods\" is none of pods=all"),
             ("etcd://a:1,", "port of \"\" is missing"),
             ("etcd://a:0", "not a number from 1"),
             ("etcd://a:70000", "not a number from 1"),

@@ -59,7 +59,11 @@ fn write_for_ever(folder: &Path) {
                 .unwrap();
         } else {
             mirror
-                .apply(revision, &[Change::Put(written_at(revision))])
+                .apply(
+                    revision,
+                    &[Change::Put(written_at(revision))],
+                    &BTreeSet::new(),
+                )
                 .unwrap();
         }
     }

@@ -24,7 +24,7 @@ const LEASE: [&str; 3] = [
     "--lease-renew-deadline=1500ms",
     "--lease-retry-period=300ms",
 ];
-/// How long changes continue between two interruptions.
+/// How long changes continue between two interruptions, at least.
 const PHASE_DURATION: Duration = Duration::from_secs(2);
 
 /// One instance. Its identity is the name of its namespace.
@@ -131,12 +131,43 @@ pub fn next_holder(etcd: &EtcdClient<'_>, former: &str) -> Result<String> {
     })
 }
 
+/// Lets changes continue until the leader has written below one of these prefixes.
+fn let_it_write(etcd: &EtcdClient<'_>, prefixes: &[String]) -> Result<()> {
+    thread::sleep(PHASE_DURATION);
+    wait_until("the leader writes", EVENT_TIMEOUT, || {
+        let revision = |key: &str, order: &[&str]| {
+            let arguments = [&["get", key, "-w", "fields"], order].concat();
+            let text = etcd.etcdctl(&arguments).ok()?;
+            let (_, after) = text.split_once("\"ModRevision\" : ")?;
+            after.lines().next()?.trim().parse::<i64>().ok()
+        };
+        let newest = [
+            "--prefix",
+            "--sort-by=MODIFY",
+            "--order=DESCEND",
+            "--limit=1",
+        ];
+        let elected = revision(ELECTION, &[]);
+        let written = prefixes
+            .iter()
+            .filter_map(|prefix| revision(prefix, &newest))
+            .max();
+        elected.is_some() && written > elected
+    })
+    .map(drop)
+}
+
 /// Interrupts the leader in every way in turn: it is killed, paused beyond its lease, and isolated. At the end the instances
-/// that were never interrupted are killed, so that one that was isolated takes over.
+/// that were never interrupted are killed, so that one that was isolated takes over. Between two interruptions the leader writes
+/// below one of `prefixes`.
 ///
 /// # Errors
-/// When no other instance takes over.
-pub fn interrupt(etcd: &EtcdClient<'_>, fleet: &mut [Instance<'_>]) -> Result<()> {
+/// When no other instance takes over, or it writes nothing.
+pub fn interrupt(
+    etcd: &EtcdClient<'_>,
+    fleet: &mut [Instance<'_>],
+    prefixes: &[String],
+) -> Result<()> {
     let find = |fleet: &[Instance<'_>], holder: &str| {
         let found = fleet
             .iter()
@@ -144,15 +175,15 @@ pub fn interrupt(etcd: &EtcdClient<'_>, fleet: &mut [Instance<'_>]) -> Result<()
         found.ok_or_else(|| LabError::Unexpected(format!("there is no instance {holder}")))
     };
     let killed = next_holder(etcd, "")?;
-    thread::sleep(PHASE_DURATION);
+    let_it_write(etcd, prefixes)?;
     let index = find(fleet, &killed)?;
     let frozen = fleet[index].kill(etcd)?;
-    thread::sleep(PHASE_DURATION);
+    let_it_write(etcd, prefixes)?;
 
     let index = find(fleet, &frozen)?;
     fleet[index].process.signal(Signal::SIGSTOP)?;
     next_holder(etcd, &frozen)?;
-    thread::sleep(PHASE_DURATION);
+    let_it_write(etcd, prefixes)?;
     fleet[index].process.signal(Signal::SIGCONT)?;
     thread::sleep(PHASE_DURATION);
 
@@ -160,7 +191,7 @@ pub fn interrupt(etcd: &EtcdClient<'_>, fleet: &mut [Instance<'_>]) -> Result<()
     let index = find(fleet, &cut_off)?;
     fleet[index].cut()?;
     next_holder(etcd, &cut_off)?;
-    thread::sleep(PHASE_DURATION);
+    let_it_write(etcd, prefixes)?;
     fleet[index].reconnect()?;
     // The instance's state is outdated, and this must not show.
     let mut holder = next_holder(etcd, "")?;
@@ -171,6 +202,6 @@ pub fn interrupt(etcd: &EtcdClient<'_>, fleet: &mut [Instance<'_>]) -> Result<()
         let index = find(fleet, &holder)?;
         holder = fleet[index].kill(etcd)?;
     }
-    thread::sleep(PHASE_DURATION);
+    let_it_write(etcd, prefixes)?;
     Ok(())
 }

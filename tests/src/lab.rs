@@ -26,6 +26,7 @@ mod raw;
 mod requirements;
 mod sctp;
 mod server;
+mod threads;
 mod topology;
 mod wait;
 

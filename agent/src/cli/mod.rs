@@ -28,7 +28,7 @@ use clap::{
 
 use commands::{
     actions, agent, apply, backends, cleanup, completions, controller, delete, events, get,
-    health_checks, kubectl_plugin, man, migrate, reference, render, services, status,
+    health_checks, kubectl_plugin, man, migrate, reference, refused, render, services, status,
     support_bundle, top, trace, verify, version,
 };
 use output::{error_chain::chain, outcome::Outcome, terminal::Terminal, usage_error::UsageError};
@@ -57,6 +57,7 @@ enum Command {
     Services(services::Services),
     Backends(backends::Backends),
     HealthChecks(health_checks::HealthChecks),
+    Refused(refused::Refused),
     Events(events::Events),
     Top(top::Top),
     Trace(trace::Trace),
@@ -110,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Services(command) => command.run(&mut terminal),
         Command::Backends(command) => command.run(&mut terminal),
         Command::HealthChecks(command) => command.run(&mut terminal),
+        Command::Refused(command) => command.run(&mut terminal),
         Command::Events(command) => command.run(&mut terminal),
         Command::Top(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),

@@ -8,7 +8,8 @@ use std::{
 
 use clap::{ArgAction, Args, ValueEnum};
 use contiv_model::{
-    InterfacePattern, LocalDetect, NodeName, NodePortAddresses, ProcessorConfig, ServiceInterfaces,
+    FailoverMode, InterfacePattern, LocalDetect, NodeName, NodePortAddresses, ProcessorConfig,
+    ServiceInterfaces,
 };
 use contiv_renderer::route::{AddressKind, DirectOptions, Grouping, RouteOptions};
 use contiv_store::{StoreUrl, etcd::EtcdAccess};
@@ -31,7 +32,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_NODE_NAME", value_name = "NAME")]
     pub node_name: String,
 
-    /// Where services and endpoints are: `dir:PATH`, `etcd://HOST:PORT[,…]`, `etcds://…` with TLS, or `kube:[KUBECONFIG]`
+    /// Where services and endpoints are: `dir:PATH`, `etcd://HOST:PORT[,…][?pods=all]`, `etcds://…` with TLS, or `kube:[KUBECONFIG]`
     #[arg(long, env = "CONTIV_STORE", value_name = "URL")]
     #[serde(with = "text")]
     pub store: StoreUrl,
@@ -292,6 +293,16 @@ pub struct Config {
     #[arg(long, env = "CONTIV_SERVICE_COUNTERS", value_name = "N")]
     pub service_counters: usize,
 
+    /// What is done about TCP backends that do not answer, unless the service's annotation says otherwise: `off`, `observe`
+    /// (recorded), `on` (they leave the choice)
+    #[arg(long, env = "CONTIV_FAILOVER", value_name = "off|observe|on")]
+    pub failover: FailoverMode,
+
+    /// How long a backend may take to answer a SYN or a probe
+    #[arg(long, env = "CONTIV_FAILOVER_ANSWER_WITHIN", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[serde(with = "text::duration")]
+    pub failover_answer_within: Duration,
+
     /// How often the kernel is read back and compared with what services require, as in 10m; 0s for never
     #[arg(long, env = "CONTIV_VERIFY_INTERVAL", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]
@@ -388,6 +399,7 @@ impl Config {
             contiv_local_policy: self.contiv_local_policy,
             route_runs: self.renderers.contains(&RendererName::ROUTE),
             route_all: self.route_direct,
+            failover: self.failover,
             node_name: NodeName::new(self.node_name.as_str()),
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use axum::http::Uri;
 use contiv_model::{LocalDetect, NodePortAddresses};
-use contiv_store::{StoreUrl, url::without_password};
+use contiv_store::{StoreUrl, kube::KubeAddress, url::without_password};
 
 use super::{Config, etcd};
 
@@ -71,6 +71,9 @@ pub(crate) fn problems(config: &Config) -> Vec<String> {
     }
     if (1..1000).contains(&config.verify_interval.as_millis()) {
         problems.push("verify-interval: the least is 1s; 0s turns it off".to_owned());
+    }
+    if !(100..=10_000).contains(&config.failover_answer_within.as_millis()) {
+        problems.push("failover-answer-within: the least is 100ms, the most 10s".to_owned());
     }
     // Source: the kernel's `rt_class_t` in `include/uapi/linux/rtnetlink.h`.
     for (key, table) in [
@@ -166,7 +169,10 @@ fn problems_of_cluster(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let reads_own_node = matches!(&config.store, StoreUrl::Kube(address) if !address.nodes);
+    let reads_own_node = match &config.store {
+        StoreUrl::Kube(KubeAddress { scope, .. }) | StoreUrl::Etcd { scope, .. } => !scope.nodes,
+        StoreUrl::Dir { .. } => false,
+    };
     if reads_own_node
         && config
             .node_port_addresses

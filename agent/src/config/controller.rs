@@ -13,7 +13,7 @@ use std::{
 use clap::{ArgAction, Args};
 use contiv_connector::ConnectorConfig;
 use contiv_controller::lease::election::ElectionConfig;
-use contiv_store::{StoreUrl, etcd::EtcdAccess};
+use contiv_store::{AgentScope, StoreUrl, etcd::EtcdAccess};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -122,6 +122,7 @@ impl Default for ControllerConfig {
             store: StoreUrl::Etcd {
                 tls: false,
                 endpoints: vec!["127.0.0.1:2379".to_owned()],
+                scope: AgentScope::default(),
             },
             etcd_ca_file: PathBuf::new(),
             etcd_cert_file: PathBuf::new(),

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use contiv_model::{LocalDetect, NodePortAddresses};
+use contiv_model::{FailoverMode, LocalDetect, NodePortAddresses};
 use contiv_renderer::route::{AddressKind, RouteOptions};
 use contiv_store::{StoreUrl, manifest::Links};
 
@@ -72,6 +72,8 @@ impl Default for Config {
             mass_deletion_percent: 50,
             mass_deletion_wait: Duration::from_secs(60),
             service_counters: 0,
+            failover: FailoverMode::Off,
+            failover_answer_within: Duration::from_secs(1),
             verify_interval: Duration::ZERO,
             verify_heal: true,
             history_events: 1000,

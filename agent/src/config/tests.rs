@@ -1,7 +1,9 @@
 use std::{fs, path::Path};
 
 use clap::{Args as _, Command, FromArgMatches};
-use contiv_model::{LocalDetect, NodeName, NodePortAddresses, ProcessorConfig, ServiceInterfaces};
+use contiv_model::{
+    FailoverMode, LocalDetect, NodeName, NodePortAddresses, ProcessorConfig, ServiceInterfaces,
+};
 use contiv_renderer::route::{AddressKind, DirectOptions, Grouping, RouteOptions};
 use contiv_store::etcd::EtcdAccess;
 
@@ -27,7 +29,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 54] = [
+const VALUES: [(&str, &str, &str); 56] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -96,6 +98,8 @@ const VALUES: [(&str, &str, &str); 54] = [
     ("mass-deletion-percent", "80", "0"),
     ("mass-deletion-wait", "\"5m\"", "10s"),
     ("service-counters", "10", "20"),
+    ("failover", "\"observe\"", "on"),
+    ("failover-answer-within", "\"500ms\"", "2s"),
     ("verify-interval", "\"1m\"", "2m"),
     ("verify-heal", "false", "true"),
     ("history-events", "5", "6"),
@@ -178,6 +182,7 @@ fn every_setting_of_processor_is_key() {
         contiv_local_policy: true,
         route_runs: false,
         route_all: true,
+        failover: FailoverMode::Observe,
     };
     assert_eq!(load(&lines.join("\n"), &[]).unwrap().processor(), expected);
     let defaults = ProcessorConfig::new(NodeName::new("n1"));
@@ -394,6 +399,11 @@ fn settings_out_of_range_are_refused_with_a_hint() {
             "masquerade-egress = true\nlocal-detect = \"none\"",
             &[],
             "masquerade-egress: local-detect = \"none\" cannot tell pods from others",
+        ),
+        (
+            "masquerade-egress = true\nstore = \"etcd://a:1\"",
+            &[],
+            "masquerade-egress: the store etcd://a:1 has this node only",
         ),
         (
             "masquerade-egress = true\nstore = \"kube:\"",

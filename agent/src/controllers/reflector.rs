@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use contiv_controller::Manager;
 use contiv_reflector::Stats;
-use contiv_store::kube::{KubeAddress, KubeStore, Scope};
+use contiv_store::{
+    AgentScope,
+    kube::{KubeAddress, KubeStore, Scope},
+};
 use serde_json::json;
 
 use super::{ControllerContext, Report};
@@ -36,7 +39,6 @@ fn address(config: &ControllerConfig) -> KubeAddress {
         kubeconfig: (!config.reflector_kubeconfig.as_os_str().is_empty())
             .then(|| config.reflector_kubeconfig.clone()),
         context: (!config.reflector_context.is_empty()).then(|| config.reflector_context.clone()),
-        pods: false,
-        nodes: false,
+        scope: AgentScope::default(),
     }
 }

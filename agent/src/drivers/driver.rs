@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 use contiv_node::{
     Core, CoreConfig,
     decode::Decoder,
-    message::{Input, Metric, Now, Output},
+    message::{Input, Metric, MirrorReport, Now, Output},
     own_node_key,
 };
-use contiv_store::{Delivery, FeedHandle};
+use contiv_store::{Delivery, FeedHandle, SavedStart};
 use jiff::Timestamp;
 use thiserror::Error;
 use tokio::{
@@ -19,6 +19,7 @@ use tracing::warn;
 
 use super::{
     api::{Call, Request},
+    failover::FailoverDriver,
     inputs::{Inputs, Next},
     outputs::{MetricSink, Outputs},
     renderer_thread::{self, Job, RendererSpec},
@@ -51,6 +52,10 @@ pub struct NodeConfig {
     pub mirror: Option<PathBuf>,
     /// Whether the agent makes the slices of external workloads itself, because no controller writes into its store.
     pub derives_slices: bool,
+    /// How long the answer of a backend may take, for failover.
+    pub answer_within: Duration,
+    /// Whether the feed waits for what was saved, and goes on from it.
+    pub resumes: bool,
 }
 
 /// The core with its inputs and outputs.
@@ -87,6 +92,8 @@ impl Node {
             core: mut config,
             mirror,
             derives_slices,
+            answer_within,
+            resumes,
         } = config;
         let node = &config.processor.node_name;
         let own_node = own_node_key(node);
@@ -102,10 +109,15 @@ impl Node {
                 own_node.clone(),
                 reports,
                 RETRY_AFTER,
+                feed.identity(),
             )
         };
         let pods = mirror.clone().map(PodsFile::start).transpose()?;
-        let mirror = mirror.map(start_mirror).transpose()?;
+        let mut mirror = mirror.map(start_mirror).transpose()?;
+        match &mut mirror {
+            Some((mirror, _)) if resumes => mirror.start_feed(),
+            _ => feed.begin(SavedStart::Nothing),
+        }
         config.has_mirror = mirror.is_some();
         config.renderers = specs.iter().map(|spec| Arc::clone(spec.name())).collect();
         let (mut renderers, mut verifiers) = (BTreeMap::new(), BTreeMap::new());
@@ -125,6 +137,7 @@ impl Node {
         }
         let now = now();
         let core = Core::new(config, now);
+        let failover = FailoverDriver::new(foreign_changes, answer_within);
         let outputs = Outputs {
             renderers,
             verifiers,
@@ -132,6 +145,7 @@ impl Node {
             mirror,
             pods,
             health,
+            failover,
             metrics,
             waiting: BTreeMap::new(),
             next_request: 0,
@@ -180,6 +194,14 @@ impl Node {
                         self.outputs.execute(Output::Relist);
                     }
                     decoded.map(|event| Input::Store(event, received.into_std()))
+                }
+                Next::Mirror(MirrorReport::Page(entries)) => {
+                    let event = self.decoder.add_saved(entries);
+                    Some(Input::Store(event, begin.instant))
+                }
+                Next::Mirror(MirrorReport::Start(start)) => {
+                    self.outputs.feed.begin(start);
+                    None
                 }
                 Next::Mirror(report) => Some(Input::Mirror(self.outputs.complete(report))),
                 Next::Request(Request::Shutdown) => {

@@ -17,7 +17,7 @@ use contiv_node::{
 use contiv_store::FeedHandle;
 use tokio::sync::oneshot;
 
-use super::{api::Reply, renderer_thread::Job};
+use super::{api::Reply, failover::FailoverDriver, renderer_thread::Job};
 use crate::{health::HealthOutputs, mirror::MirrorHandle, state_dir::PodsFile};
 
 /// A sink of metrics.
@@ -35,6 +35,7 @@ pub(super) struct Outputs {
     pub(super) mirror: Option<(MirrorHandle, oneshot::Receiver<()>)>,
     pub(super) pods: Option<PodsFile>,
     pub(super) health: HealthOutputs,
+    pub(super) failover: FailoverDriver,
     pub(super) metrics: Arc<dyn MetricSink>,
     /// The requests that wait for an answer of the core.
     pub(super) waiting: BTreeMap<RequestId, Reply<Answer>>,
@@ -84,6 +85,7 @@ impl Outputs {
                 }
             }
             Output::Relist => self.feed.request_resync(),
+            Output::Reread(keys) => self.feed.request_reread(keys),
             // The server ends after the node, or with it.
             Output::HealthChecks(update) => drop(self.health.updates.send(update)),
             Output::Count(metric) => self.metrics.count(&metric),
@@ -94,6 +96,8 @@ impl Outputs {
                     .remove(&request)
                     .map(|reply| reply.send(answer));
             }
+            Output::WatchBackends(changes) => self.failover.watch(changes),
+            Output::Probe(backend) => self.failover.probe(backend),
         }
     }
 

@@ -4,6 +4,8 @@ mod foreign_changes;
 mod health;
 mod kubernetes;
 mod pods;
+mod rereads;
+mod resumed;
 mod saved;
 mod verification;
 mod warm_start;

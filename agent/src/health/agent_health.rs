@@ -19,6 +19,10 @@ pub struct HealthFacts {
     pub failing_renderers: usize,
     /// Settings of the machine that keep packets of services from being forwarded.
     pub forwarding_off: usize,
+    /// Tables of the kernel that are nearly full, or in which connections were lost.
+    pub table_problems: usize,
+    /// Failover does not work.
+    pub failover_errors: usize,
     /// Problems with the Node object of this node: the store has none of its name, or no longer has it.
     pub node_problems: usize,
 }
@@ -52,6 +56,8 @@ impl AgentHealth {
             drift,
             failing_renderers,
             forwarding_off,
+            table_problems,
+            failover_errors,
             node_problems,
         } = facts;
         if !is_ready {
@@ -62,6 +68,8 @@ impl AgentHealth {
             + drift
             + failing_renderers
             + forwarding_off
+            + table_problems
+            + failover_errors
             + node_problems;
         if is_store_down || holds_deletions || problems > 0 {
             Self::NeedsAttention
@@ -95,6 +103,8 @@ mod tests {
             drift: 0,
             failing_renderers: 0,
             forwarding_off: 0,
+            table_problems: 0,
+            failover_errors: 0,
             node_problems: 0,
         };
         assert_eq!(AgentHealth::of(healthy), AgentHealth::Healthy);
@@ -125,6 +135,14 @@ mod tests {
             },
             HealthFacts {
                 forwarding_off: 1,
+                ..healthy
+            },
+            HealthFacts {
+                table_problems: 1,
+                ..healthy
+            },
+            HealthFacts {
+                failover_errors: 1,
                 ..healthy
             },
             HealthFacts {

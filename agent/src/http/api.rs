@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
 use contiv_node::Core;
-use contiv_renderer::{ForwardingNeeds, ForwardingOff, InterfaceKind};
-use tokio::sync::{mpsc, oneshot};
+use contiv_renderer::{ForwardingNeeds, ForwardingOff, InterfaceKind, shared_tables::TableProblem};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::ApiError;
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     health::HealthCheckQuestions,
     logging::LogLevel,
     metrics::Metrics,
+    shared_tables::SharedTablesView,
 };
 
 /// How long a request waits for the node core, or for a renderer.
@@ -30,6 +31,7 @@ pub struct Api {
     pub(super) configuration: Arc<str>,
     pub(super) interface_kind: fn(&str) -> InterfaceKind,
     pub(super) check_forwarding: fn(&ForwardingNeeds) -> Vec<ForwardingOff>,
+    pub(super) shared_tables: SharedTablesView,
 }
 
 impl Api {
@@ -52,6 +54,7 @@ impl Api {
             configuration,
             interface_kind,
             check_forwarding: |_| Vec::new(),
+            shared_tables: watch::channel(Arc::default()).1,
         }
     }
 
@@ -74,6 +77,20 @@ impl Api {
             check_forwarding,
             ..self
         }
+    }
+
+    /// Shows these readings of the kernel's shared tables; otherwise none of them is read.
+    #[must_use]
+    pub(crate) fn with_shared_tables(self, shared_tables: SharedTablesView) -> Self {
+        Self {
+            shared_tables,
+            ..self
+        }
+    }
+
+    /// What is wrong with the kernel's shared tables.
+    pub(super) fn table_problems(&self) -> Vec<TableProblem> {
+        self.shared_tables.borrow().problems.clone()
     }
 
     /// The settings of the machine that keep packets of services from being forwarded, as of now.

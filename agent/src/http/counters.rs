@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Api, error::ApiError};
-use crate::counters::ServiceConnections;
+use crate::counters::{RefusedConnections, ServiceConnections};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,6 +68,14 @@ pub(super) async fn read(api: &Api, top: Option<usize>) -> Result<CountersView, 
         refused_by,
         services,
     })
+}
+
+pub(super) async fn refused(
+    State(api): State<Api>,
+) -> Result<Json<Vec<RefusedConnections>>, ApiError> {
+    let services = api.query(Core::services).await?;
+    let refused = api.counters.refused(services).await;
+    refused.map(Json).map_err(ApiError::NoCounters)
 }
 
 pub(super) async fn sizes(State(api): State<Api>) -> Result<Json<ServiceSizes>, ApiError> {

@@ -1,7 +1,7 @@
 //! The endpoints of the agent's debug HTTP.
 
 /// Every endpoint, with its purpose. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 27] = [
+pub const ENDPOINTS: [(&str, &str, &str); 29] = [
     ("GET", "/liveness", "200 while the node core answers"),
     (
         "GET",
@@ -26,6 +26,11 @@ pub const ENDPOINTS: [(&str, &str, &str); 27] = [
     ),
     (
         "GET",
+        "/refused",
+        "refused attempts by service, frontend and reason, with clients of the last two minutes",
+    ),
+    (
+        "GET",
         "/services",
         "every service as renderers have it; with ?all=true also those that are not served, and why",
     ),
@@ -34,6 +39,11 @@ pub const ENDPOINTS: [(&str, &str, &str); 27] = [
         "GET",
         "/snapshot",
         "the input of renderers: services, and facts about this node",
+    ),
+    (
+        "GET",
+        "/objects",
+        "all stored objects in their state in use, by key, at one revision",
     ),
     (
         "GET",

@@ -24,6 +24,8 @@ pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
     if let Ok(off) = api.forwarding_off().await {
         api.metrics.node.set_forwarding_off(&off);
     }
+    let tables = Arc::clone(&api.shared_tables.borrow());
+    api.metrics.node.set_shared_tables(&tables.tables);
     let services = &api.metrics.services;
     if services.bound() > 0
         && let Ok(counted) = super::counters::read(&api, Some(services.bound())).await

@@ -1,6 +1,6 @@
 //! Handlers that answer with the agent's state and history, as JSON or text.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{
     Json,
@@ -8,12 +8,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use contiv_model::{
-    ContivService, Object, ServiceId, Snapshot, UnservedService, processor::NodeView,
-    wire::object_kind,
+    ContivService, Object, ServiceId, Snapshot, UnservedService,
+    object::ObjectKind,
+    processor::NodeView,
+    wire::{object_kind, stored_key},
 };
 use contiv_node::{Core, Quarantined, RendererView, Status, Warning};
 use contiv_proto::Kind;
-use contiv_renderer::ForwardingOff;
+use contiv_renderer::{ForwardingOff, shared_tables::TableProblem};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -27,6 +29,8 @@ pub(super) struct StatusView {
     status: Status,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     forwarding_off: Vec<ForwardingOff>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    table_problems: Vec<TableProblem>,
 }
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError> {
@@ -34,6 +38,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     Ok(Json(StatusView {
         status,
         forwarding_off: api.forwarding_off().await?,
+        table_problems: api.table_problems(),
     }))
 }
 
@@ -129,6 +134,32 @@ pub(super) async fn objects(
         ))
     })?;
     api.query(move |core| core.objects(kind)).await.map(Json)
+}
+
+/// All stored objects in their state in use, by their keys, at one moment.
+#[derive(Debug, Serialize)]
+pub(super) struct AllObjects {
+    /// The revision of the store.
+    revision: i64,
+    objects: BTreeMap<String, Object>,
+}
+
+pub(super) async fn all_objects(State(api): State<Api>) -> Result<Json<AllObjects>, ApiError> {
+    let query = |core: &Core| {
+        let status = core.status();
+        let objects = ObjectKind::ALL
+            .into_iter()
+            .flat_map(|kind| core.objects(kind));
+        status
+            .synced
+            .then(|| (status.revision, objects.collect::<Vec<_>>()))
+    };
+    let Some((revision, objects)) = api.query(query).await? else {
+        return Err(ApiError::NotReady("the store has not been read yet"));
+    };
+    let by_key = |object: Object| Some((stored_key(&object.key())?.to_path(), object));
+    let objects = objects.into_iter().filter_map(by_key).collect();
+    Ok(Json(AllObjects { revision, objects }))
 }
 
 pub(super) async fn nodes(State(api): State<Api>) -> Result<Json<Vec<NodeView>>, ApiError> {

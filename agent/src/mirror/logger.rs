@@ -43,15 +43,25 @@ impl Logger {
             self.log.set_saved(self.saved.load(Ordering::Relaxed));
             let work = match job {
                 Job::Load => Work::Load,
-                // Only the revision changes, and that alone is not saved.
-                Job::Save(Saving::Apply(batch)) if batch.changes.is_empty() => Work::Apply {
-                    number: self.log.next() - 1,
-                    batch,
-                },
-                Job::Save(Saving::Apply(batch)) => {
-                    let (number, written) = self.log.append(&batch);
+                Job::Start => Work::Start,
+                // Only the revision changes, and that alone is not logged.
+                Job::Save(Saving::Apply { batch, deviating })
+                    if batch.changes.is_empty() && deviating.is_empty() =>
+                {
+                    Work::Apply {
+                        number: self.log.next() - 1,
+                        batch,
+                        deviating,
+                    }
+                }
+                Job::Save(Saving::Apply { batch, deviating }) => {
+                    let (number, written) = self.log.append(&batch, &deviating);
                     self.log_failure_or_recovery(written.as_ref().err());
-                    Work::Apply { number, batch }
+                    Work::Apply {
+                        number,
+                        batch,
+                        deviating,
+                    }
                 }
                 Job::Save(Saving::List {
                     revision,

@@ -10,6 +10,7 @@ use contiv_store::{Batch, mirror::log::List};
 pub(super) enum Job {
     Save(Saving),
     Load,
+    Start,
 }
 
 /// A message of the first thread to the second.
@@ -25,8 +26,10 @@ pub(super) enum Work {
     Apply {
         number: u64,
         batch: Batch,
+        deviating: BTreeSet<String>,
     },
     Load,
+    Start,
 }
 
 /// The complete content to save.

@@ -1,6 +1,6 @@
 //! Everything that is still to be written: at most one replacement, and the last change of each key after it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contiv_store::{Batch, Change, Mirror, MirrorError};
 
@@ -10,6 +10,10 @@ use super::messages::Replacement;
 pub(super) struct Pending {
     replacement: Option<Replacement>,
     changes: BTreeMap<String, Change>,
+    /// The keys whose last changes are not among them.
+    deviating: BTreeSet<String>,
+    /// Whether there were changes after the replacement, or only a new revision.
+    has_later: bool,
     /// The number of the last log record in it.
     number: u64,
     /// The revision after all of it.
@@ -41,18 +45,21 @@ impl Pending {
         let (number, revision) = (list.number, Some(list.revision));
         *self = Self {
             replacement: Some(list),
-            changes: BTreeMap::new(),
             number,
             revision,
+            ..Self::default()
         };
     }
 
-    pub(super) fn apply(&mut self, number: u64, batch: Batch) {
+    pub(super) fn apply(&mut self, number: u64, batch: Batch, deviating: BTreeSet<String>) {
         self.number = number;
         self.revision = Some(batch.revision);
+        self.has_later = true;
         for change in batch.changes {
+            self.deviating.remove(change.key());
             self.changes.insert(change.key().to_owned(), change);
         }
+        self.deviating.extend(deviating);
     }
 
     pub(super) fn write(self, mirror: &mut Mirror) -> Result<(), MirrorError> {
@@ -61,11 +68,11 @@ impl Pending {
             mirror.set_last_record(list.number);
             mirror.replace(list.revision, list.entries.into_entries(), &list.keep)?;
         }
-        let changes: Vec<Change> = self.changes.into_values().collect();
-        if changes.is_empty() {
+        if !self.has_later {
             return Ok(());
         }
+        let changes: Vec<Change> = self.changes.into_values().collect();
         mirror.set_last_record(self.number);
-        mirror.apply(revision, &changes)
+        mirror.apply(revision, &changes, &self.deviating)
     }
 }

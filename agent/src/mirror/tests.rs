@@ -38,6 +38,7 @@ fn start(folder: &std::path::Path) -> RunningMirror {
         "/a".to_owned(),
         sender,
         RETRY,
+        watch::channel(None).1,
     )
     .unwrap();
     RunningMirror {
@@ -59,7 +60,10 @@ impl MirrorHandle {
     }
 
     fn apply(&mut self, batch: Batch) {
-        self.save(Saving::Apply(batch));
+        self.save(Saving::Apply {
+            batch,
+            deviating: BTreeSet::new(),
+        });
     }
 }
 
@@ -294,7 +298,7 @@ fn mirror_writes_a_key_once_and_a_list_replaces_pending_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (mut mirror, _) = Mirror::open(folder.path(), "dir:/x").unwrap();
     let mut pending = Pending::default();
-    pending.apply(1, put("/gone", "1", 1));
+    pending.apply(1, put("/gone", "1", 1), BTreeSet::new());
     let mut log = Log::begin(folder.path(), "dir:/x", Some(1));
     let entries = log
         .append_list(2, vec![entry("/a", "1", 2)], &BTreeSet::new())
@@ -306,8 +310,8 @@ fn mirror_writes_a_key_once_and_a_list_replaces_pending_changes() {
         entries,
         keep: BTreeSet::new(),
     });
-    pending.apply(3, put("/a", "2", 3));
-    pending.apply(4, put("/a", "3", 4));
+    pending.apply(3, put("/a", "2", 3), BTreeSet::new());
+    pending.apply(4, put("/a", "3", 4), BTreeSet::new());
     assert!(!pending.is_empty());
     pending.write(&mut mirror).unwrap();
     let saved = mirror.load().unwrap().unwrap();

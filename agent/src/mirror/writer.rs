@@ -11,8 +11,10 @@ use std::{
 };
 
 use contiv_node::message::MirrorReport;
-use contiv_store::{Mirror, MirrorError, QuarantinedFile, Saved, mirror::log};
-use tokio::sync::mpsc;
+use contiv_store::{
+    Entry, Mirror, MirrorError, QuarantinedFile, Saved, SavedStart, StoreIdentity, mirror::log,
+};
+use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
 use super::{
@@ -35,6 +37,8 @@ pub(super) struct Writer {
     queued_bytes: Arc<AtomicUsize>,
     /// The last record of this process's log that is saved.
     saved: Arc<AtomicU64>,
+    /// What the store says of itself.
+    identity: watch::Receiver<Option<StoreIdentity>>,
     /// The first record of this process's log. Older ones are replayed when the mirror is opened.
     first: u64,
     /// Opened on first use, so that the start does not wait for it.
@@ -58,6 +62,7 @@ impl Writer {
         retry_after: Duration,
         queued_bytes: Arc<AtomicUsize>,
         saved: Arc<AtomicU64>,
+        identity: watch::Receiver<Option<StoreIdentity>>,
     ) -> Self {
         Self {
             folder,
@@ -66,6 +71,7 @@ impl Writer {
             retry_after,
             queued_bytes,
             saved,
+            identity,
             first: u64::MAX,
             mirror: None,
             gap: None,
@@ -91,6 +97,7 @@ impl Writer {
                     let saved = self.load();
                     self.report(MirrorReport::Loaded(saved));
                 }
+                Ok(Work::Start) => self.start(),
                 Ok(Work::Replace(list)) => {
                     // The kept keys are those of the state before the list, which must be saved first.
                     if !list.keep.is_empty() && !pending.is_empty() {
@@ -107,7 +114,11 @@ impl Writer {
                     self.fail(&MirrorError::Log { path, reason });
                     next_write = Instant::now() + self.retry_after;
                 }
-                Ok(Work::Apply { number, batch }) => {
+                Ok(Work::Apply {
+                    number,
+                    batch,
+                    deviating,
+                }) => {
                     self.queued_bytes.fetch_sub(size(&batch), Ordering::Relaxed);
                     match &mut self.gap {
                         // Added to the saved content it would produce a state that never existed, with a revision that says it
@@ -115,7 +126,7 @@ impl Writer {
                         Some(gap) if pending.is_empty() => {
                             gap.next_try = gap.next_try.min(next_write);
                         }
-                        _ => pending.apply(number, batch),
+                        _ => pending.apply(number, batch, deviating),
                     }
                 }
                 Err(end) => {
@@ -149,6 +160,18 @@ impl Writer {
         }
     }
 
+    /// Sends what is saved, and where the watch of the store may go on from it.
+    fn start(&mut self) {
+        let reports = self.reports.clone();
+        // The node may be gone.
+        let send = |page| reports.blocking_send(MirrorReport::Page(page)).is_ok();
+        let start = self.open_and_read(send).unwrap_or_else(|error| {
+            warn!(%error, "the mirror cannot be opened; listing the store");
+            SavedStart::Unusable
+        });
+        self.report(MirrorReport::Start(start));
+    }
+
     fn load(&mut self) -> Option<Saved> {
         let error = match self
             .open_mirror(self.first)
@@ -172,10 +195,12 @@ impl Writer {
         } else {
             self.first
         };
-        match self
-            .open_mirror(replayed_before)
-            .and_then(|mirror| pending.write(mirror))
-        {
+        let identity = *self.identity.borrow();
+        let written = self.open_mirror(replayed_before).and_then(|mirror| {
+            mirror.set_identity(identity);
+            pending.write(mirror)
+        });
+        match written {
             Ok(()) => {
                 if self.gap.take().is_some() {
                     info!(revision, "the mirror is written again");
@@ -227,16 +252,35 @@ impl Writer {
         } else {
             let (mirror, quarantined) =
                 Mirror::open_before(&self.folder, &self.source, replayed_before)?;
-            if let Some(QuarantinedFile { path, reason }) = quarantined {
-                warn!(path = %path.display(), reason, "the mirror cannot be used; renamed its file and began a new one");
-            }
+            log_quarantine(quarantined);
             mirror
         };
         Ok(self.mirror.insert(mirror))
     }
 
+    /// The same, and shows its content.
+    fn open_and_read(
+        &mut self,
+        show: impl FnMut(Vec<Entry>) -> bool,
+    ) -> Result<SavedStart, MirrorError> {
+        if let Some(mirror) = &self.mirror {
+            return mirror.read_pages(show);
+        }
+        let (mirror, quarantined, start) =
+            Mirror::open_and_read(&self.folder, &self.source, self.first, show)?;
+        log_quarantine(quarantined);
+        self.mirror = Some(mirror);
+        Ok(start)
+    }
+
     /// Waits while the node's queue is full. The node may be gone already: at the end it accepts no more reports.
     fn report(&self, report: MirrorReport) {
         let _ = self.reports.blocking_send(report);
+    }
+}
+
+fn log_quarantine(quarantined: Option<QuarantinedFile>) {
+    if let Some(QuarantinedFile { path, reason }) = quarantined {
+        warn!(path = %path.display(), reason, "the mirror cannot be used; renamed its file and began a new one");
     }
 }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use contiv_model::{Frontend, NodeName, ProcessorConfig, Protocol};
+use contiv_proto::key::ROOT;
 use contiv_renderer::{
     dry_run::DryRun,
     nftables::counters::{Connections, RefusalReason},
@@ -123,6 +124,36 @@ impl Harness {
             store.try_send(received_now(event)).expect("room for it");
         }
         let (feed, lists) = listed();
+        // Its store is a folder.
+        let mut harness =
+            Self::start_node(renderers, (receiver, feed), verification, mirror, false);
+        (harness.store, harness.lists) = (store, lists);
+        harness
+    }
+
+    /// Starts the node on an etcd, with the mirror in this folder; it goes on from what is saved there, if it may.
+    pub(crate) fn start_on_etcd(store: Arc<dyn Store>, folder: &Path, may_resume: bool) -> Self {
+        let feed = if may_resume {
+            Feed::start_saving(store, ROOT)
+        } else {
+            Feed::start_paged(store, ROOT)
+        };
+        Self::start_node(
+            Vec::new(),
+            feed,
+            VerificationConfig::default(),
+            Some(folder),
+            may_resume,
+        )
+    }
+
+    fn start_node(
+        renderers: Vec<RendererSpec>,
+        feed: (mpsc::Receiver<Delivery>, FeedHandle),
+        verification: VerificationConfig,
+        mirror: Option<&Path>,
+        resumes: bool,
+    ) -> Self {
         let (requests, asked) = mpsc::channel(64);
         let traffic_renderer = renderers.first().map_or("dry-run", |spec| spec.name());
         let metrics = Arc::new(Metrics::new(10).with_kube_proxy(traffic_renderer));
@@ -137,10 +168,11 @@ impl Harness {
                     ..core_config(verification, mirror)
                 },
                 mirror: mirror.map(Path::to_owned),
-                // Its store is a folder.
                 derives_slices: true,
+                answer_within: Duration::from_secs(1),
+                resumes,
             },
-            (receiver, feed),
+            feed,
             asked,
             std::iter::once(dry_run).chain(renderers).collect(),
             Arc::<Metrics>::clone(&metrics),
@@ -148,6 +180,8 @@ impl Harness {
         )
         .expect("threads");
         let task = tokio::spawn(node.run());
+        // No event of a test's own, and no list.
+        let ((store, _), (_, lists)) = (mpsc::channel(1), mpsc::unbounded_channel());
         Self {
             store,
             requests,
@@ -195,7 +229,7 @@ impl Harness {
             Arc::clone(&self.metrics),
             self.health_checks.clone(),
             LogLevel::new("info", |_| Ok(())),
-            ConnectionCounters::new(|| Ok(counted())),
+            ConnectionCounters::new(|| Ok(counted()), || Ok(Vec::new())),
         )
     }
 

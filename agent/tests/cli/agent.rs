@@ -29,6 +29,11 @@ impl Agent {
         Self::start_waiting_for(&arguments(folder, "127.0.0.1:0"), "ready: ")
     }
 
+    /// Starts one that watches this store and keeps its state in this folder, and waits until it is ready.
+    pub(crate) fn watching(store: &str, state: &Path) -> Self {
+        Self::start_waiting_for(&arguments_for(store, state, "127.0.0.1:0"), "ready: ")
+    }
+
     /// Starts it and waits until it logs this.
     pub(crate) fn start_waiting_for(arguments: &[impl AsRef<OsStr>], logged: &str) -> Self {
         Self::start_command(command(arguments), logged)
@@ -140,7 +145,10 @@ pub(crate) fn get(address: &str, path: &str) -> String {
 
 pub(crate) fn arguments(folder: &Path, listen: &str) -> Vec<String> {
     let store = format!("dir:{}", text(&folder.join("manifests")));
-    let state = folder.join("state");
+    arguments_for(&store, &folder.join("state"), listen)
+}
+
+fn arguments_for(store: &str, state: &Path, listen: &str) -> Vec<String> {
     [
         "agent",
         "--renderers",
@@ -150,17 +158,14 @@ pub(crate) fn arguments(folder: &Path, listen: &str) -> Vec<String> {
         "--listen",
         listen,
         "--store",
-        &store,
-    ]
-    .into_iter()
-    .chain([
+        store,
         "--state-dir",
-        text(&state),
+        text(state),
         "--healthz-listen",
         "127.0.0.1:0",
-    ])
+    ]
     .map(str::to_owned)
-    .collect()
+    .to_vec()
 }
 
 fn run_owned(arguments: &[String]) -> Run {

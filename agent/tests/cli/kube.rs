@@ -19,17 +19,7 @@ fn start(server: &ApiServer, folder: &Path) -> Agent {
 fn start_with(store: &str, folder: &Path) -> Agent {
     let state = folder.join("state");
     fs::create_dir(&state).unwrap();
-    let flags = [
-        "agent",
-        "--renderers",
-        "dry-run",
-        "--node-name",
-        "n1",
-        "--listen",
-        "127.0.0.1:0",
-    ];
-    let stores = ["--store", store, "--state-dir", text(&state)];
-    Agent::start_waiting_for(&[&flags[..], &stores[..]].concat(), "ready: ")
+    Agent::watching(store, &state)
 }
 
 #[test]

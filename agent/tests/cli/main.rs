@@ -19,3 +19,4 @@ mod settings;
 mod store;
 mod support_bundle;
 mod trace;
+mod verify_store;

@@ -46,6 +46,31 @@ pub(crate) fn processor_time(process: u32) -> Result<Duration> {
     Ok(CLOCK_TICK * ticks.iter().sum())
 }
 
+/// The time that all processors were busy so far, also for other virtual machines (steal).
+pub(crate) fn machine_time() -> Result<Duration> {
+    let path = "/proc/stat";
+    let text = fs::read_to_string(path)
+        .map_err(|error| LabError::system(format!("read {path}"), error))?;
+    let ticks = busy_ticks(&text).ok_or_else(|| LabError::Unexpected(format!("{path}: {text}")))?;
+    Ok(CLOCK_TICK * ticks)
+}
+
+/// Of the first line of `/proc/stat`: all but idle and iowait. Guests are in user time too.
+fn busy_ticks(stat: &str) -> Option<u32> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Option<Vec<u32>> = fields
+        .split_whitespace()
+        .take(8)
+        .map(|field| field.parse().ok())
+        .collect();
+    match ticks?.as_slice() {
+        [user, nice, system, _, _, irq, softirq, steal] => {
+            Some(user + nice + system + irq + softirq + steal)
+        }
+        _ => None,
+    }
+}
+
 /// Open file descriptors.
 pub(crate) fn descriptors(process: u32) -> Result<usize> {
     count(process, "fd")
@@ -80,6 +105,14 @@ fn read(process: u32, name: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machine_is_busy_unless_idle_or_waiting_for_disks() {
+        let stat = "cpu  1000 200 30 4 5 6 7 8 900 90\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(1251));
+        assert_eq!(busy_ticks("cpu  1 2 3\n"), None);
+        assert!(machine_time().unwrap() > Duration::ZERO);
+    }
 
     #[test]
     fn process_has_memory_and_time() {

@@ -44,9 +44,10 @@ const BEYOND_CACHES: usize = 64 << 20;
 /// Much longer than any packet takes.
 const PACKET_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The latencies of first packets: without any table, and through each of them.
+/// The latencies of first packets: without any table, through one rule, and through each table.
 pub(super) struct FirstPackets {
     pub(super) straight: Latencies,
+    pub(super) fixed: Latencies,
     pub(super) through: [(Table, Latencies); 3],
     pub(super) disturbed: DisturbedTurns,
 }
@@ -65,6 +66,7 @@ impl Default for FirstPackets {
     fn default() -> Self {
         Self {
             straight: Latencies::default(),
+            fixed: Latencies::default(),
             through: Table::ALL.map(|table| (table, Latencies::default())),
             disturbed: DisturbedTurns::default(),
         }
@@ -167,6 +169,7 @@ impl<'lab> Packets<'lab> {
     pub(super) fn send_first_packets(&self, first_packets: &mut FirstPackets) -> Result<()> {
         let FirstPackets {
             straight,
+            fixed,
             through,
             disturbed,
         } = first_packets;
@@ -175,10 +178,13 @@ impl<'lab> Packets<'lab> {
             |flow: usize| SocketAddrV4::new(self.services[flow * 7919 % self.services.len()], PORT);
         let mut ballast = vec![0_u8; BEYOND_CACHES];
         disturbed.spare = SPARE_TURNS;
-        let mut straight_turns = Vec::new();
+        let (mut straight_turns, mut fixed_turns) = (Vec::new(), Vec::new());
         let mut through_turns = Table::ALL.map(|_| Vec::new());
         for round in 0..self.turns.0 {
             straight_turns.push(self.turn(&|_| server, &mut ballast, straight, disturbed)?);
+            self.lab.node.run(|| Table::Fixed.activate())?;
+            fixed_turns.push(self.turn(&service, &mut ballast, fixed, disturbed)?);
+            self.lab.node.run(|| Table::Fixed.deactivate())?;
             for number in order(round) {
                 let (table, latencies) = &mut through[number];
                 self.lab.node.run(|| table.activate())?;
@@ -188,6 +194,7 @@ impl<'lab> Packets<'lab> {
             }
         }
         straight.add(&straight_turns);
+        fixed.add(&fixed_turns);
         for ((_, latencies), turns) in through.iter_mut().zip(&through_turns) {
             latencies.add(turns);
         }

@@ -13,10 +13,12 @@ pub(super) enum Table {
     /// The table of a kube-proxy.
     Peer(Layout),
     Contiv,
+    /// One rule, which translates the addresses of all services to one backend.
+    Fixed,
 }
 
 impl Table {
-    /// Contiv's is the last.
+    /// Those that serve the services. Contiv's is the last.
     pub(super) const ALL: [Self; 3] = [
         Self::Peer(Layout::UpTo135),
         Self::Peer(Layout::From136),
@@ -24,10 +26,11 @@ impl Table {
     ];
 
     /// Family and name in the kernel.
-    const fn identity(self) -> &'static str {
+    pub(super) const fn identity(self) -> &'static str {
         match self {
             Self::Peer(layout) => layout.table(),
             Self::Contiv => "inet contiv",
+            Self::Fixed => "ip fixed",
         }
     }
 
@@ -55,6 +58,7 @@ impl fmt::Display for Table {
         f.write_str(match self {
             Self::Peer(layout) => layout.name(),
             Self::Contiv => "contiv",
+            Self::Fixed => "one dnat rule",
         })
     }
 }

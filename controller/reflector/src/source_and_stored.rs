@@ -170,7 +170,11 @@ impl SourceAndStored {
             }
             FeedEvent::Up => self.is_fresh = true,
             // A snapshot with the whole list follows.
-            FeedEvent::Replaced { .. } | FeedEvent::Inconsistent { .. } | FeedEvent::List(_) => {}
+            FeedEvent::Replaced { .. }
+            | FeedEvent::Inconsistent { .. }
+            | FeedEvent::Resumed { .. }
+            | FeedEvent::Progress { .. }
+            | FeedEvent::List(_) => {}
         }
     }
 
@@ -186,6 +190,8 @@ impl SourceAndStored {
             | FeedEvent::Replaced { .. }
             | FeedEvent::Inconsistent { .. }
             | FeedEvent::Problems(_)
+            | FeedEvent::Resumed { .. }
+            | FeedEvent::Progress { .. }
             | FeedEvent::List(_) => {}
         }
     }

@@ -78,7 +78,8 @@ async fn deletion_over_compaction_is_delete_with_last_known_object() {
     put(&other, "/other", "x").await;
     other.compact();
     store.reconnect();
-    tokio::time::sleep(ms(1000)).await;
+    // A list after a watch waits for up to two seconds.
+    tokio::time::sleep(ms(4000)).await;
     assert_eq!(take(&log), ["upsert /t/bar last", "delete /t/bar last"]);
     closer.close().await;
 }
@@ -97,7 +98,8 @@ async fn object_that_was_never_seen_is_not_deleted() {
     delete(&other, "/t/bar").await;
     other.compact();
     store.reconnect();
-    tokio::time::sleep(ms(1000)).await;
+    // A list after a watch waits for up to two seconds.
+    tokio::time::sleep(ms(4000)).await;
     assert_eq!(take(&log), Vec::<String>::new());
     put(&store, "/t/baz", "seen").await;
     settle().await;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::{Addresses, Protocol};
+use crate::{Addresses, BackendState, Protocol};
 
 fn port(number: u16, backends: Vec<Backend>) -> ServicePort {
     ServicePort {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Balance;
+use crate::{Balance, FailoverMode};
 
 /// Options of a service set by annotation. Names and values of the annotations are in the module `annotation` of
 /// `contiv-proto`.
@@ -18,4 +18,6 @@ pub struct ServiceOptions {
     pub reset_connections: bool,
     /// Whether routes should carry it; none if the node's configuration decides.
     pub routed: Option<bool>,
+    /// What is done about backends that do not answer; none if the node's configuration decides.
+    pub failover: Option<FailoverMode>,
 }

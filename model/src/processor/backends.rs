@@ -13,7 +13,7 @@ use super::{
     topology::{self, TopologyHint},
 };
 use crate::{
-    Backend, BackendState, PodId,
+    Backend, BackendState, PodId, Protocol,
     object::{Conditions, EndpointAddress, EndpointPort, EndpointSlice, Service},
 };
 
@@ -47,12 +47,14 @@ struct Endpoint<'a> {
 /// Finds the backends of every port of a service.
 ///
 /// Slices that a proxy can use replace `Endpoints`, even if the slices are empty. Slices of external workloads do not: they do
-/// not contain the pods, so they are added to whichever object does.
+/// not contain the pods, so they are added to whichever object does. Of TCP ports those ready ones that are in `failing` are
+/// failing.
 pub(super) fn collect<'a>(
     sources: Sources<'a, impl Iterator<Item = &'a EndpointSlice>>,
     cache: &Cache,
     placement: &Placement,
     local_weight: u16,
+    failing: Option<&BTreeSet<SocketAddr>>,
 ) -> Backends {
     let Sources {
         service: spec,
@@ -93,11 +95,22 @@ pub(super) fn collect<'a>(
         }
     }
     let mut local_pods = BTreeSet::new();
-    let of_ports = candidates.into_iter().map(|candidates| {
-        let mut merged = merge(candidates, local_weight, &mut local_pods);
-        topology::select_topology(&mut merged, spec.options.prefer_local);
-        merged.into_iter().map(|(backend, _)| backend).collect()
-    });
+    let of_ports = candidates
+        .into_iter()
+        .zip(&spec.ports)
+        .map(|(candidates, port)| {
+            let mut merged = merge(candidates, local_weight, &mut local_pods);
+            if let Some(failing) = failing.filter(|_| port.protocol == Protocol::Tcp) {
+                for (backend, _) in &mut merged {
+                    if backend.state == BackendState::Ready && failing.contains(&backend.endpoint())
+                    {
+                        backend.state = BackendState::Failing;
+                    }
+                }
+            }
+            topology::select_topology(&mut merged, spec.options.prefer_local);
+            merged.into_iter().map(|(backend, _)| backend).collect()
+        });
     Backends {
         of_ports: of_ports.collect(),
         local_pods,

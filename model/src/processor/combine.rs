@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
@@ -13,7 +13,7 @@ use super::{
     sources::Sources,
 };
 use crate::{
-    Assignment, ContivService, PodId, ServicePort, TrafficPolicy,
+    Assignment, ContivService, FailoverMode, PodId, ServicePort, TrafficPolicy,
     object::{EndpointSlice, Seniority, Service},
 };
 
@@ -36,12 +36,21 @@ pub(super) fn combine<'a>(
     cache: &Cache,
     placement: &Placement,
     config: &ProcessorConfig,
+    failing: Option<&BTreeSet<SocketAddr>>,
 ) -> Option<ServiceRecord> {
     let spec = sources.service;
     if not_served_because(spec, config).is_some() {
         return None;
     }
-    let backends = backends::collect(sources, cache, placement, config.local_endpoint_weight);
+    let failover = spec.options.failover.unwrap_or(config.failover);
+    let failing = failing.filter(|_| failover == FailoverMode::On);
+    let backends = backends::collect(
+        sources,
+        cache,
+        placement,
+        config.local_endpoint_weight,
+        failing,
+    );
     let ports = spec
         .ports
         .iter()
@@ -71,6 +80,7 @@ pub(super) fn combine<'a>(
         affinity_shared: spec.options.affinity_shared && spec.session_affinity_timeout != 0,
         balance: spec.options.balance,
         reset_connections: spec.options.reset_connections,
+        failover,
         // Depends on other services too, so it is set later.
         assignment: Assignment::default(),
         cluster_ips: spec.cluster_ips.clone(),

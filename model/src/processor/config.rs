@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr, sync::Arc};
 use ipnetwork::IpNetwork;
 use thiserror::Error;
 
-use crate::{InterfacePattern, NodeName, interface_pattern::InvalidInterfacePattern};
+use crate::{FailoverMode, InterfacePattern, NodeName, interface_pattern::InvalidInterfacePattern};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub struct ProcessorConfig {
     pub route_runs: bool,
     /// Routes should carry every service without an annotation to the contrary.
     pub route_all: bool,
+    /// What is done about backends that do not answer, of services without an annotation that says it.
+    pub failover: FailoverMode,
 }
 
 impl ProcessorConfig {
@@ -81,6 +83,7 @@ impl ProcessorConfig {
             contiv_local_policy: false,
             route_runs: false,
             route_all: false,
+            failover: FailoverMode::Off,
         }
     }
 }

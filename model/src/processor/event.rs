@@ -3,12 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use ipnetwork::IpNetwork;
 
-use crate::{InterfaceName, Object, ObjectKey, PodId, change::list};
+use crate::{InterfaceName, Object, ObjectKey, PodId, ServiceId, change::list};
 
 /// The complete content of the store at one revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,6 +52,9 @@ pub enum Event {
     LocalAddresses(BTreeSet<IpAddr>),
     /// The interfaces of this node changed to these.
     LocalInterfaces(LocalInterfaces),
+    /// The TCP backends of a service that do not answer this node's clients are these. They are failing as long as the store
+    /// says that they are ready, and failover is on for the service.
+    FailingBackends(ServiceId, BTreeSet<SocketAddr>),
 }
 
 /// The interfaces of this node, by name.

@@ -24,7 +24,7 @@ mod topology;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
@@ -57,6 +57,8 @@ pub struct Processor {
     local_ips: BTreeSet<IpAddr>,
     /// This node's interfaces.
     local_interfaces: LocalInterfaces,
+    /// The backends of each service that do not answer; no empty sets.
+    failing: BTreeMap<ServiceId, BTreeSet<SocketAddr>>,
     placement: Placement,
     /// The rendered services.
     records: BTreeMap<ServiceId, ServiceRecord>,
@@ -78,6 +80,7 @@ impl Processor {
             attached: BTreeMap::new(),
             local_ips,
             local_interfaces: LocalInterfaces::new(),
+            failing: BTreeMap::new(),
             placement,
             records: BTreeMap::new(),
             claims: Claims::default(),
@@ -86,8 +89,8 @@ impl Processor {
         }
     }
 
-    /// Replaces all objects, and derives everything again. Attached pods and this node's interfaces are not part of the store,
-    /// and stay.
+    /// Replaces all objects, and derives everything again. Attached pods, this node's interfaces and failing backends are not part
+    /// of the store, and stay.
     pub fn resync(&mut self, mut resync: Resync) -> ChangeSet {
         let mut names = StringInterner::default();
         for object in &mut resync.objects {
@@ -112,6 +115,7 @@ impl Processor {
             attached: self.attached.clone(),
             local_ips: self.local_ips.clone(),
             local_interfaces: self.local_interfaces.clone(),
+            failing: self.failing.clone(),
             ..Self::new(self.config.clone())
         };
         fresh.derive_all();
@@ -147,6 +151,16 @@ impl Processor {
             Event::LocalInterfaces(interfaces) => {
                 dirty.interfaces |= self.local_interfaces != interfaces;
                 self.local_interfaces = interfaces;
+            }
+            Event::FailingBackends(service, backends) => {
+                let before = if backends.is_empty() {
+                    self.failing.remove(&service)
+                } else {
+                    self.failing.insert(service.clone(), backends)
+                };
+                if before.as_ref() != self.failing.get(&service) {
+                    dirty.services.insert(service);
+                }
             }
         }
     }
@@ -267,6 +281,7 @@ impl Processor {
                     &self.cache,
                     &self.placement,
                     &self.config,
+                    self.failing.get(&it.service.id),
                 )
             });
             combined.flatten().collect::<Vec<ServiceRecord>>()
@@ -306,6 +321,7 @@ impl Processor {
                 &self.cache,
                 &self.placement,
                 &self.config,
+                self.failing.get(id),
             )
         };
         if ids.len() < SERVICES_PER_THREAD {

@@ -22,6 +22,9 @@ pub struct Delivery {
     pub pool: Pool,
     /// The backends, one of which gets the connection; never empty.
     pub candidates: Vec<Candidate>,
+    /// The backends that would be among them, but do not answer this node's clients.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub failing: BTreeSet<SocketAddr>,
     /// The source address that backends see, except those that are masqueraded for another reason ([`Self::is_hidden_from`]).
     pub masquerade: Masquerade,
     /// The address that a masqueraded connection gets where it leaves by these interfaces; by others it is an address of the
@@ -87,6 +90,8 @@ pub enum Pool {
     },
     /// The terminating ones that still serve, since none is ready.
     Terminating,
+    /// Those that do not answer this node's clients, since there is no other.
+    Failing,
 }
 
 /// A backend that may get the connection.
@@ -106,7 +111,7 @@ pub struct Candidate {
     pub share: f64,
     /// It runs on this node.
     pub local: bool,
-    /// Ready, or terminating.
+    /// Ready, terminating, or failing.
     pub state: BackendState,
     /// The client is this backend: replies would not return through this node, so it is masqueraded in any case.
     pub hairpin: bool,
@@ -218,7 +223,7 @@ pub(super) fn deliver(
     client: Client,
     snapshot: &Snapshot,
 ) -> Option<Delivery> {
-    let (backends, pool) = select(port, rule.is_local(), flow);
+    let (backends, pool, failing) = select(port, rule.is_local(), flow);
     let weight_of = |backend: &Backend| backend.weight.max(1);
     let total: f64 = backends
         .iter()
@@ -239,6 +244,7 @@ pub(super) fn deliver(
         rule,
         pool,
         candidates: backends.into_iter().map(candidate).collect(),
+        failing,
         masquerade: Masquerade::of(rule, client, snapshot.node.cluster_ip_masquerade),
         masquerade_sources: masquerade_sources(flow, snapshot),
         affinity: Affinity::of(service),
@@ -259,10 +265,15 @@ fn masquerade_sources(flow: &Flow, snapshot: &Snapshot) -> BTreeMap<InterfaceNam
         .collect()
 }
 
-/// kube-proxy's `CategorizeEndpoints`, for one kind of traffic. Written separately from [`ServicePort::cluster_backends`], so
-/// that each is a check of the other.
-fn select<'a>(port: &'a ServicePort, only_local: bool, flow: &Flow) -> (Vec<&'a Backend>, Pool) {
-    let (mut chosen, mut terminating, mut left_out) = (Vec::new(), Vec::new(), 0);
+/// kube-proxy's `CategorizeEndpoints`, for one kind of traffic; and the failing backends that are left out. Written separately from
+/// [`ServicePort::cluster_backends`], so that each is a check of the other.
+fn select<'a>(
+    port: &'a ServicePort,
+    only_local: bool,
+    flow: &Flow,
+) -> (Vec<&'a Backend>, Pool, BTreeSet<SocketAddr>) {
+    let (mut chosen, mut terminating, mut failing, mut left_out) =
+        (Vec::new(), Vec::new(), Vec::new(), 0);
     for backend in &port.backends {
         if !flow.is_of_family(&backend.address) || only_local && !backend.local {
             continue;
@@ -271,11 +282,20 @@ fn select<'a>(port: &'a ServicePort, only_local: bool, flow: &Flow) -> (Vec<&'a 
             BackendState::Terminating => terminating.push(backend),
             BackendState::Ready if only_local || backend.in_topology => chosen.push(backend),
             BackendState::Ready => left_out += 1,
+            BackendState::Failing => failing.push(backend),
         }
     }
-    match (chosen.is_empty(), left_out) {
+    let (chosen, pool) = match (chosen.is_empty(), left_out) {
+        (true, _) if terminating.is_empty() => {
+            return (failing, Pool::Failing, BTreeSet::new());
+        }
         (true, _) => (terminating, Pool::Terminating),
         (false, 0) => (chosen, Pool::Ready),
         (false, _) => (chosen, Pool::Topology { left_out }),
-    }
+    };
+    (
+        chosen,
+        pool,
+        failing.into_iter().map(Backend::endpoint).collect(),
+    )
 }

@@ -46,6 +46,11 @@ const fn terminating(mut backend: Backend) -> Backend {
     backend
 }
 
+const fn failing(mut backend: Backend) -> Backend {
+    backend.state = BackendState::Failing;
+    backend
+}
+
 /// A service with one of each kind of frontend, and these backends.
 fn web(backends: Vec<Backend>) -> ContivService {
     ContivService {

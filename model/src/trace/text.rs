@@ -134,6 +134,13 @@ fn write_delivery(f: &mut Formatter<'_>, delivery: &Delivery) -> fmt::Result {
     for candidate in &delivery.candidates {
         line(f, "backend", row(candidate, width)?)?;
     }
+    for failing in &delivery.failing {
+        line(
+            f,
+            "left out",
+            format_args!("{failing}, failing: it does not answer clients of this node"),
+        )?;
+    }
     line(f, "source", source(delivery.masquerade))?;
     if delivery.masquerade.is_hidden() {
         for candidate in delivery
@@ -227,6 +234,7 @@ fn row(candidate: &Candidate, width: usize) -> Result<String, fmt::Error> {
     row.push_str(match candidate.state {
         BackendState::Ready => ", ready",
         BackendState::Terminating => ", terminating",
+        BackendState::Failing => ", failing",
     });
     Ok(row)
 }
@@ -250,6 +258,10 @@ fn pool(delivery: &Delivery) -> String {
             "of the ready ones those preferred here (topology hints or local backends first); left out: {left_out}"
         ),
         Pool::Terminating => "none is ready, so those terminating but still serving".to_owned(),
+        Pool::Failing => {
+            "all are failing: they do not answer clients of this node, but there is no other"
+                .to_owned()
+        }
     }
 }
 

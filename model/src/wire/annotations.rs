@@ -18,6 +18,12 @@ pub(super) fn options(
             annotation::RENDERER.choice(annotations),
         )
         .flatten();
+    let failover = problems
+        .check(
+            Path(annotation::FAILOVER.name),
+            annotation::FAILOVER.value(annotations),
+        )
+        .flatten();
     let mut is_set = |switch: Switch| {
         problems
             .check(Path(switch.name), switch.is_set(annotations))
@@ -25,6 +31,7 @@ pub(super) fn options(
     };
     ServiceOptions {
         routed,
+        failover: failover.and_then(|name| name.parse().ok()),
         affinity_shared: is_set(annotation::SESSION_AFFINITY_SCOPE),
         balance: if is_set(annotation::BALANCE) {
             Balance::ClientAddress

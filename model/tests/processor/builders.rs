@@ -346,6 +346,7 @@ fn describe(backend: &Backend) -> String {
         (backend.local, " local"),
         (backend.host_network, " host-network"),
         (backend.state == BackendState::Terminating, " terminating"),
+        (backend.state == BackendState::Failing, " failing"),
         (!backend.in_topology, " elsewhere"),
     ] {
         if applies {

@@ -5,12 +5,12 @@ mod steps;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use contiv_model::{
     Backend, ChangeSet, ContivService, Event, InterfaceName, LocalInterfaces, Object, ObjectKey,
-    PodId, Processor, ProcessorConfig, Resync, Snapshot,
+    PodId, Processor, ProcessorConfig, Resync, ServiceId, Snapshot,
 };
 use proptest::prelude::*;
 
@@ -24,6 +24,7 @@ struct ReferenceModel {
     attached: BTreeMap<PodId, InterfaceName>,
     local_ips: BTreeSet<IpAddr>,
     local_interfaces: LocalInterfaces,
+    failing: BTreeMap<ServiceId, BTreeSet<SocketAddr>>,
 }
 
 impl ReferenceModel {
@@ -51,6 +52,9 @@ impl ReferenceModel {
             Event::DeletePod(pod) | Event::RevertAddPod(pod) => drop(self.attached.remove(pod)),
             Event::LocalAddresses(ips) => self.local_ips.clone_from(ips),
             Event::LocalInterfaces(interfaces) => self.local_interfaces.clone_from(interfaces),
+            Event::FailingBackends(service, backends) => {
+                drop(self.failing.insert(service.clone(), backends.clone()));
+            }
         }
     }
 
@@ -65,7 +69,15 @@ impl ReferenceModel {
             Event::LocalAddresses(self.local_ips.clone()),
             Event::LocalInterfaces(self.local_interfaces.clone()),
         ];
-        objects.chain(attached).chain(local).collect()
+        let failing = self
+            .failing
+            .iter()
+            .map(|(service, backends)| Event::FailingBackends(service.clone(), backends.clone()));
+        objects
+            .chain(attached)
+            .chain(local)
+            .chain(failing)
+            .collect()
     }
 
     /// The snapshot of a processor that receives only the state.

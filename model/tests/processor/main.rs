@@ -17,6 +17,7 @@ mod contiv_defects;
 mod contiv_scenarios;
 mod decoded;
 mod endpoints;
+mod failing;
 mod interfaces;
 mod introspection;
 mod laws;

@@ -299,6 +299,7 @@ fn service_options_reach_renderers_and_shared_affinity_too() {
             prefer_local: false,
             reset_connections: true,
             routed: None,
+            failover: None,
         },
         ..mk_service("default/web", &["10.96.0.1"], &["http:80/tcp"])
     };

@@ -129,7 +129,9 @@ impl DeletionGuard {
         events: &mut Vec<Event>,
         now: Now,
     ) -> DeletionDecision {
-        let gone = gone_after(events);
+        // What was created meanwhile is not lost with its deletion: a watch that goes on after a while brings both.
+        let is_known = |key: &ObjectKey| processor.object(key).is_some();
+        let gone: Vec<ObjectKey> = gone_after(events).into_iter().filter(is_known).collect();
         let of_kind = |kind| gone.iter().filter(|key| key.kind() == kind).count();
         let is_mass = GUARDED
             .iter()

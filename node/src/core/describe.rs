@@ -51,6 +51,14 @@ pub(super) fn problems(problems: &[Problem]) -> String {
     }
 }
 
+/// Describes changes by failover.
+pub(super) fn failover(changes: &[String]) -> String {
+    if changes.is_empty() {
+        return "other backends are failing".to_owned();
+    }
+    list(changes, changes.len().saturating_sub(MAX_NAMED)).join("; ")
+}
+
 /// Describes the first deviations.
 pub(super) fn drift(drift: &BTreeSet<Drift>) -> String {
     list(drift, drift.len().saturating_sub(MAX_NAMED)).join("; ")

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{
     deletion_guard::HeldDeletions,
+    failover::FailoverStatus,
     store_state::{MirrorStatus, StoreDown},
 };
 
@@ -43,6 +44,9 @@ pub struct Status {
     pub quarantined: usize,
     /// The number of warnings about objects that are used.
     pub warnings: usize,
+    /// The state of failover; none if no service has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failover: Option<FailoverStatus>,
     /// The number of events since the start.
     pub events: u64,
 }

@@ -86,6 +86,13 @@ impl StoreState {
         }
     }
 
+    /// The store has what is saved, at this revision.
+    pub(super) const fn note_saved(&mut self, revision: i64) {
+        if let Some(mirror) = &mut self.mirror {
+            mirror.revision = Some(revision);
+        }
+    }
+
     /// Whether a first list must be compared with the saved state: bad values and this node's object keep their saved state,
     /// and missing objects must be noticed.
     pub(super) fn needs_saved_state(&self, list: &DecodedList, own_node: &str) -> bool {
@@ -95,6 +102,7 @@ impl StoreState {
                 || saved.has_key && !list.has(own_node)
         };
         !self.is_synced
+            && !list.is_saved
             && self.mirror.is_some()
             && (list.entries.len() < SMALL_LIST
                 || has_bad()

@@ -35,6 +35,8 @@ pub struct DecodedList {
     pub problems: Vec<Problem>,
     /// All entries; none for a saved state.
     pub entries: PackedEntries,
+    /// The store has what is saved, so that nothing of it needs to be saved.
+    pub is_saved: bool,
 }
 
 impl DecodedList {

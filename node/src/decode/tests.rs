@@ -96,6 +96,27 @@ fn derived_slice_takes_the_place_of_another_with_its_name() {
     assert_ne!(entries, stored, "the derived one");
 }
 
+#[test]
+fn derived_slice_takes_only_its_own_place() {
+    let deriving = || Decoder::new(Timestamp::MIN).deriving_slices();
+    let derived = listed(&mut deriving(), with_workload()).entries;
+    let unusable = |mut entry: Entry| {
+        if entry.key.contains("/endpointslice/") {
+            entry.value = "{".into();
+        }
+        entry
+    };
+    let odd = r#"{"cluster_ip":"10.96.0.8","port":[{"port":80}],"loadbalancer_ip":"192.0.2.9"}"#;
+    let others = [entry("bad", "{"), entry("odd", odd)];
+    let [bad, odd] = others.each_ref().map(|entry| entry.key.clone());
+    let stored = derived.into_entries().map(unusable).chain(others);
+    let list = listed(&mut deriving(), stored.collect());
+    let bad_keys: Vec<String> = list.bad.into_iter().map(|bad| bad.key).collect();
+    assert_eq!(bad_keys, [bad], "that of the derived slice is good");
+    let sources: Vec<String> = list.warnings.into_iter().map(|it| it.source).collect();
+    assert_eq!(sources, [odd]);
+}
+
 /// The unserved workloads after a batch; none if they are as before.
 fn unserved_after(decoder: &mut Decoder, changes: Vec<Change>) -> Option<Vec<String>> {
     let batch = Batch {

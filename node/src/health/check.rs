@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use contiv_model::{BackendState, ChangeSet, ContivService, ServiceId};
+use contiv_model::{ChangeSet, ContivService, ServiceId};
 use serde::Serialize;
 
 /// The number of ready endpoints of a service on this node. Each address counts once for all its ports. Terminating ones do not
@@ -44,8 +44,8 @@ impl LocalEndpoints {
     /// The local endpoints of a service.
     pub fn of(service: &ContivService) -> Self {
         let backends = service.ports.iter().flat_map(|port| &port.backends);
-        let counted =
-            backends.filter(|backend| backend.local && backend.state == BackendState::Ready);
+        // Those that the store says are ready: the load balancer asks for other nodes' clients too.
+        let counted = backends.filter(|backend| backend.local && backend.state.is_ready());
         let addresses: BTreeSet<IpAddr> = counted.map(|backend| backend.address).collect();
         let ipv4 = addresses.iter().filter(|address| address.is_ipv4()).count();
         let ipv6 = addresses.len() - ipv4;
@@ -104,7 +104,7 @@ impl HealthUpdate {
 
 #[cfg(test)]
 mod tests {
-    use contiv_model::{Backend, NodeFacts, Protocol, ServiceChange, ServicePort};
+    use contiv_model::{Backend, BackendState, NodeFacts, Protocol, ServiceChange, ServicePort};
 
     use super::*;
 
@@ -145,11 +145,12 @@ mod tests {
 
     #[test]
     fn local_ready_addresses_count_once_by_family() {
-        use BackendState::{Ready, Terminating};
+        use BackendState::{Failing, Ready, Terminating};
         let first = vec![
             backend("10.1.0.1:8080", true, Ready),
             backend("10.1.0.2:8080", true, Terminating),
             backend("10.1.1.3:8080", false, Ready),
+            backend("10.1.0.5:8080", true, Failing),
             backend("[fd00::1]:8080", true, Ready),
             // Topology leaves it to other nodes, which does not affect traffic that stays on the node.
             Backend {
@@ -162,7 +163,7 @@ mod tests {
             backend("10.1.0.1:8444", true, Ready),
         ];
         let service = service(Some(32000), vec![first, second]);
-        let expected = LocalEndpoints { ipv4: 2, ipv6: 1 };
+        let expected = LocalEndpoints { ipv4: 3, ipv6: 1 };
         assert_eq!(
             HealthCheck::of(&service),
             Some(HealthCheck {
@@ -170,7 +171,7 @@ mod tests {
                 local_endpoints: expected
             })
         );
-        assert_eq!(expected.in_family_of("10.0.0.1".parse().unwrap()), 2);
+        assert_eq!(expected.in_family_of("10.0.0.1".parse().unwrap()), 3);
         assert_eq!(expected.in_family_of("fd00::9".parse().unwrap()), 1);
     }
 

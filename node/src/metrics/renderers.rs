@@ -129,7 +129,11 @@ impl RendererMetrics {
     /// Counts what happens to renderers.
     pub(super) fn count(&self, metric: &Metric) {
         match metric {
-            Metric::Event(_) | Metric::StoreRepair(_) | Metric::Queued(_) => {}
+            Metric::Event(_)
+            | Metric::StoreRepair(_)
+            | Metric::Queued(_)
+            | Metric::BackendLeft(_)
+            | Metric::BackendReturned => {}
             Metric::Renderer(renderer) => {
                 let label = label(renderer);
                 drop(self.failures.get_or_create(&label));

@@ -93,7 +93,7 @@ impl SizeMetrics {
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
         }
-        let help = "1 if services need this machine to forward packets of the family, and a setting keeps it from that";
+        let help = "1 if services need forwarding of the family, and it is off";
         registry.register("forwarding_off", help, sizes.forwarding_off.clone());
         sizes.set_forwarding_off(&[]);
         sizes

@@ -213,8 +213,15 @@ add element inet contiv node-ips4 {
 #[test]
 fn nft_form_is_skeleton_then_chains_and_elements_in_order() {
     let text = nft(&snapshot());
-    let skeleton = nft(&Snapshot::default());
-    assert_eq!(text.strip_prefix(&skeleton), Some(ELEMENTS));
+    // The rules depend on the range of the node's pods.
+    let of_node = nft(&Snapshot {
+        node: snapshot().node,
+        ..Snapshot::default()
+    });
+    let skeleton = of_node
+        .split_once("\nadd element")
+        .map_or(&*of_node, |(skeleton, _)| skeleton);
+    assert_eq!(text.strip_prefix(skeleton), Some(ELEMENTS));
 }
 
 #[test]

@@ -1,18 +1,23 @@
 //! Messages of the netfilter subsystems: written with their two headers, and split again. Source: the kernel's
 //! `include/uapi/linux/netlink.h` and `netfilter/nfnetlink.h`.
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, Writer};
 
 /// Requested as receive buffer for answers; without CAP_NET_ADMIN in the first user namespace it stays smaller.
 pub(crate) const ANSWER_BUFFER: usize = 4 << 20;
 /// The kernel sends at most 32 KiB in one piece of a dump.
 pub(crate) const PIECE_CAPACITY: usize = 64 << 10;
 
+/// The subsystem of logged packets.
+pub(crate) const NFNL_SUBSYS_ULOG: u8 = 4;
+/// The subsystem of conntrack.
+pub(crate) const NFNL_SUBSYS_CTNETLINK: u8 = 1;
+
 const MESSAGE_HEADER: usize = 16;
 const NFGEN_HEADER: usize = 4;
 pub(crate) const NLM_F_REQUEST: u16 = 0x1;
 pub(crate) const NLM_F_ACK: u16 = 0x4;
-pub(crate) const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_DUMP: u16 = 0x300;
 /// Marks an inconsistent dump.
 pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;
 pub(crate) const NLMSG_ERROR: u16 = 2;
@@ -46,6 +51,20 @@ pub(crate) fn end_message(bytes: &mut [u8], start: usize) {
     #[allow(clippy::cast_possible_truncation)]
     let length = (bytes.len() - start) as u32;
     bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
+}
+
+/// A request for a dump, with the attributes that `fill` writes.
+pub(crate) fn dump_request(kind: u16, family: u8, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut request = Vec::new();
+    begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, family, 0);
+    fill(&mut Writer::new(&mut request));
+    end_message(&mut request, 0);
+    request
+}
+
+/// The kind of a message of a netfilter subsystem.
+pub(crate) const fn kind_of(subsystem: u8, message: u8) -> u16 {
+    u16::from_be_bytes([subsystem, message])
 }
 
 /// One received message.

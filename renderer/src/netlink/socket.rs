@@ -6,7 +6,7 @@ use super::NetlinkError;
 use super::message::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, has_complete_messages, messages};
 use crate::kernel::{Kernel, Membership, NetlinkProtocol, NetlinkSocket};
 
-/// A netfilter netlink socket of the real kernel or a model.
+/// A netlink socket of the real kernel or a model.
 #[derive(Debug)]
 pub(crate) struct Socket {
     inner: Box<dyn NetlinkSocket>,
@@ -17,11 +17,19 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn open(kernel: &Arc<dyn Kernel>) -> Result<Self, NetlinkError> {
-        let failed = |source| NetlinkError::Socket {
-            action: "open a netfilter netlink socket",
-            source,
+        Self::open_for(kernel, NetlinkProtocol::Netfilter)
+    }
+
+    pub(crate) fn open_for(
+        kernel: &Arc<dyn Kernel>,
+        protocol: NetlinkProtocol,
+    ) -> Result<Self, NetlinkError> {
+        let action = match protocol {
+            NetlinkProtocol::Netfilter => "open a netfilter netlink socket",
+            NetlinkProtocol::Route => "open a route netlink socket",
         };
-        let inner = kernel.connect(NetlinkProtocol::Netfilter).map_err(failed)?;
+        let failed = |source| NetlinkError::Socket { action, source };
+        let inner = kernel.connect(protocol).map_err(failed)?;
         Ok(Self {
             inner,
             kernel: Arc::clone(kernel),

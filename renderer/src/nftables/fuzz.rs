@@ -1,8 +1,11 @@
 //! Properties of nf_tables messages.
 
+use contiv_model::Snapshot;
+
 use super::{
     desired::{
         capacity::{self, Counts},
+        elements,
         transaction::{Group, Transaction},
     },
     kernel::{encode, read::parse_element, refused, watch},
@@ -15,8 +18,9 @@ use super::{
 };
 use crate::netlink::message::messages;
 
-pub(crate) fn skeleton() -> String {
-    layout::skeleton(&capacity::sizes(&Counts::new()))
+pub(crate) fn skeleton(snapshot: &Snapshot) -> String {
+    let pods = elements::pod_ranges(&snapshot.node);
+    layout::skeleton(&capacity::sizes(&Counts::new()), pods)
 }
 
 /// The first byte chooses the set, the other bytes are an element of it: it round-trips through the encoder, and the verifier's

@@ -50,7 +50,7 @@ pub(super) fn execute(
             if let Some(found) = read::table_header(socket)? {
                 apply::set_flags(socket, &found, ownership.flags(Some(&found)))?;
             }
-            apply::write_repair(&mut batch, &existing, &Remade::new());
+            apply::write_repair(&mut batch, &existing, &Remade::new(), table.pod_ranges());
             elements
         }
         Repair::Table => {
@@ -58,7 +58,8 @@ pub(super) fn execute(
                 return Ok(None);
             }
             let sizes = table.sizes(socket.batch_limit());
-            apply::write_fresh(&mut batch, false, ownership.flags(None), &sizes);
+            let flags = ownership.flags(None);
+            apply::write_fresh(&mut batch, false, flags, &sizes, table.pod_ranges());
             Transaction {
                 chains: table.chains().collect(),
                 adds_all: true,

@@ -7,6 +7,7 @@
 pub(crate) mod conntrack;
 mod desired;
 mod explain;
+mod failover;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod heal;
@@ -31,6 +32,7 @@ pub use self::{
         evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
         inspect::{InspectError, Inspector, OtherChain, TableContent, table_content},
     },
+    failover::{BackendAttempts, FailoverTable, Refusals},
     kernel::offline,
     verify::TableVerifier,
 };
@@ -43,6 +45,7 @@ use self::{
         table::Table,
     },
     explain::text,
+    failover::remove_failover_table,
     kernel::{
         ahead::PrefetchedElements,
         apply, loopback, modules,
@@ -235,10 +238,11 @@ impl Nftables {
             }
             remade.extend(others.into_iter().map(|(set, size)| (set, Some(size))));
             transaction.flush.retain(|set| !remade.contains_key(set));
-            apply::write_repair(&mut batch, existing, &remade);
+            apply::write_repair(&mut batch, existing, &remade, table.pod_ranges());
         } else {
             let sizes = table.sizes(socket.batch_limit());
-            apply::write_fresh(&mut batch, is_replaced, ownership.flags(None), &sizes);
+            let flags = ownership.flags(None);
+            apply::write_fresh(&mut batch, is_replaced, flags, &sizes, table.pod_ranges());
         }
         let limit = socket.batch_limit();
         let limit = if found.is_none() {
@@ -311,6 +315,7 @@ impl Nftables {
         self.table = None;
         let socket = self.socket()?;
         remove_attempt_table(socket)?;
+        remove_failover_table(socket)?;
         let Some(found) = read::table_header(socket)? else {
             return Ok(Report::default());
         };

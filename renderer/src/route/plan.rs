@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use contiv_model::{BackendState, ContivService, Frontend, NodeFacts, ServicePort, TrafficPolicy};
+use contiv_model::{ContivService, Frontend, NodeFacts, ServicePort, TrafficPolicy};
 
 use super::options::{AddressKind, RouteOptions};
 
@@ -109,9 +109,10 @@ fn attracts_traffic(port: &ServicePort, policy: TrafficPolicy, ipv4: bool) -> bo
             .cluster_backends()
             .iter()
             .any(|backend| of_family(backend.address)),
-        TrafficPolicy::Local => port.backends.iter().any(|backend| {
-            backend.local && backend.state == BackendState::Ready && of_family(backend.address)
-        }),
+        TrafficPolicy::Local => port
+            .backends
+            .iter()
+            .any(|backend| backend.local && backend.state.is_ready() && of_family(backend.address)),
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use contiv_allocator as _;
 use contiv_renderer::linux::Linux;
 use contiv_sim::{
     kernel::compare,
@@ -147,9 +148,8 @@ fn replay(seed: u64) -> ExitCode {
 
 /// Reports a violation and shrinks it: prints the smallest set of faults and events that reproduces it.
 fn fail(violation: Violation) -> ExitCode {
-    eprintln!("violation with seed {}: {}", violation.seed, violation.what);
     eprintln!(
-        "again: scripts/simulate --seed {}; looking for what it needs",
+        "{violation}again: scripts/simulate --seed {}; looking for what it needs",
         violation.seed
     );
     let (shrunk, needed) = World::shrink(violation);

@@ -23,6 +23,14 @@ pub(crate) const PORTS: [KnownPort; 2] = [
 /// The only range of clients that a restricted service admits to its load-balancer address.
 pub(crate) const ADMITTED_CLIENTS: &str = "11.255.0.0/25";
 
+/// The share of services that balance by client address.
+const BALANCE_BY_CLIENT: f64 = 0.05;
+
+/// The annotation for failover, if there is one.
+fn random_failover(rng: &mut SmallRng) -> Option<&'static str> {
+    [None, None, None, Some("on"), Some("observe"), Some("off")][rng.random_range(0..6)]
+}
+
 /// A transport protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
@@ -95,6 +103,8 @@ pub(crate) struct ServiceSpec {
     pub(crate) prefers_local: bool,
     pub(crate) balances_by_client: bool,
     pub(crate) resets_connections: bool,
+    /// None if the node's setting decides.
+    pub(crate) failover: Option<&'static str>,
 }
 
 impl ServiceSpec {
@@ -112,8 +122,9 @@ impl ServiceSpec {
             has_affinity: rng.random_bool(0.2),
             has_source_ranges: rng.random_bool(0.3),
             prefers_local: rng.random_bool(0.1),
-            balances_by_client: rng.random_bool(0.1),
+            balances_by_client: rng.random_bool(BALANCE_BY_CLIENT),
             resets_connections: rng.random_bool(0.1),
+            failover: random_failover(rng),
         };
         spec.change_ports(pools, rng);
         spec.change_kind(pools, rng);
@@ -132,7 +143,7 @@ impl ServiceSpec {
 
     /// Changes one aspect.
     pub(crate) fn change(&mut self, pools: &Pools, rng: &mut SmallRng) {
-        match rng.random_range(0..13) {
+        match rng.random_range(0..14) {
             0 | 1 => self.change_kind(pools, rng),
             2 | 3 => self.change_ports(pools, rng),
             4 => {
@@ -145,7 +156,9 @@ impl ServiceSpec {
             8 => self.has_affinity ^= true,
             9 => self.has_source_ranges ^= true,
             10 => self.prefers_local ^= true,
-            11 => self.balances_by_client ^= true,
+            // Few do: each has a thousand slots for a frontend.
+            11 => self.balances_by_client = rng.random_bool(BALANCE_BY_CLIENT),
+            12 => self.failover = random_failover(rng),
             _ => self.resets_connections ^= true,
         }
     }
@@ -235,6 +248,7 @@ impl ServiceSpec {
         let ingress = |ip: String| json!({"ip": ip});
         let annotation =
             |name: &str, is_set: bool, value: &str| is_set.then(|| (name.to_owned(), json!(value)));
+        let failover = self.failover.unwrap_or_default();
         let annotations = [
             annotation("contiv.io/prefer-local", self.prefers_local, "true"),
             annotation(
@@ -247,6 +261,7 @@ impl ServiceSpec {
                 self.resets_connections,
                 "true",
             ),
+            annotation("contiv.io/failover", self.failover.is_some(), failover),
         ];
         let annotations: serde_json::Map<String, Value> =
             annotations.into_iter().flatten().collect();

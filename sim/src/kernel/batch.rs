@@ -2,6 +2,7 @@
 
 use super::{
     apply::{self, transaction::Transaction},
+    caller::Caller,
     errno::{Errno, Refusal},
     message::{self, Message},
     notify::Notice,
@@ -11,16 +12,6 @@ use super::{
         SUBSYS_COUNT, SUBSYS_NFTABLES,
     },
 };
-
-/// The sender of a request, as the kernel sees it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Caller<'a> {
-    pub(super) port: u32,
-    /// The time in milliseconds.
-    pub(super) now: u64,
-    /// Expressions and chain types whose modules the kernel lacks.
-    pub(super) missing: &'a [String],
-}
 
 /// An injected error, independent of the rules of nf_tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,12 +90,11 @@ fn run(
     injected: Option<InjectedError>,
     pass: Pass,
 ) -> Result<Outcome, Pass> {
-    let Caller { port, now, missing } = caller;
     let first = Message::first(rest).map(|(first, _)| first);
-    let mut transaction = Transaction::new(ruleset, port, now, missing, pass == Pass::ValidateAll);
+    let mut transaction = Transaction::new(ruleset, caller, pass == Pass::ValidateAll);
     let mut answers = Vec::new();
     if begin.has(NLM_F_ACK) {
-        answers.push(message::acknowledgement(begin, port, None));
+        answers.push(message::acknowledgement(begin, caller.port, None));
     }
     let (mut failed, mut ended, mut index) = (false, None, 0);
     while let Some((message, after)) = Message::first(rest) {
@@ -129,14 +119,18 @@ fn run(
             let first = first.unwrap_or(message);
             answers = vec![message::acknowledgement(
                 &first,
-                port,
+                caller.port,
                 Some(Errno::ENOMEM.into()),
             )];
             failed = true;
             break;
         }
         if message.has(NLM_F_ACK) || result.is_err() {
-            answers.push(message::acknowledgement(&message, port, result.err()));
+            answers.push(message::acknowledgement(
+                &message,
+                caller.port,
+                result.err(),
+            ));
         }
         failed |= result.is_err();
         index += 1;
@@ -167,14 +161,17 @@ fn run(
     };
     if let (Err(refused), Some(first)) = (refused, first) {
         transaction.abort(ruleset, false);
-        answers.insert(0, message::acknowledgement(&first, port, Some(refused)));
+        answers.insert(
+            0,
+            message::acknowledgement(&first, caller.port, Some(refused)),
+        );
         return Ok(Outcome {
             answers,
             committed: None,
         });
     }
     if end.has(NLM_F_ACK) {
-        answers.push(message::acknowledgement(&end, port, None));
+        answers.push(message::acknowledgement(&end, caller.port, None));
     }
     let (next, notices) = transaction.commit();
     *ruleset = next;

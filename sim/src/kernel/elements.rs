@@ -1,18 +1,19 @@
 //! All elements of a set, in the data structure of each kind of set. Source: the kernel's `net/netfilter/nft_set_*.c`.
 
 mod fields;
+mod sorted;
 mod tree;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-pub(crate) use self::{fields::Fields, tree::Tree};
+pub(crate) use self::{fields::Fields, sorted::Sorted, tree::Tree};
 use super::element::{Element, InsertConflict};
 
 /// The elements of a set.
 #[derive(Debug, Clone)]
 pub(crate) enum Elements {
-    /// By their keys. Shared with the state before a transaction, which begins with a copy of each set that it changes.
-    Hash(BTreeMap<Arc<[u8]>, Arc<Element>>),
+    /// Single elements.
+    Hash(Sorted),
     /// Start and end elements of intervals.
     Tree(Tree),
     /// Intervals of concatenations, in the order of their insertion.
@@ -30,7 +31,7 @@ impl Elements {
 
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Element> + '_> {
         match self {
-            Self::Hash(elements) => Box::new(elements.values().map(|element| &**element)),
+            Self::Hash(elements) => Box::new(elements.iter().map(|element| &**element)),
             Self::Tree(tree) => Box::new(tree.iter()),
             Self::Fields(fields) => Box::new(fields.iter()),
         }
@@ -39,44 +40,41 @@ impl Elements {
     /// Adds an element to a set, which may be anonymous.
     pub(crate) fn insert(
         &mut self,
-        element: Element,
+        element: Arc<Element>,
         is_anonymous: bool,
         now: u64,
     ) -> Result<(), InsertConflict> {
         match self {
             Self::Hash(elements) => {
                 if let Some(same) = elements
-                    .get(element.key.as_slice())
+                    .get(&element.key)
                     .filter(|same| !same.is_expired(now))
                 {
                     return Err(InsertConflict::Same(Box::new(Element::clone(same))));
                 }
-                elements.insert(element.key.as_slice().into(), Arc::new(element));
+                elements.insert(element);
                 Ok(())
             }
-            Self::Tree(tree) => tree.insert(element, is_anonymous),
-            Self::Fields(fields) => fields.insert(element),
+            Self::Tree(tree) => tree.insert(Arc::unwrap_or_clone(element), is_anonymous),
+            Self::Fields(fields) => fields.insert(Arc::unwrap_or_clone(element)),
         }
     }
 
     /// Removes the element that a request to delete `key` refers to.
-    pub(crate) fn remove(&mut self, key: &[u8], is_end: bool) -> Option<Element> {
+    pub(crate) fn remove(&mut self, key: &[u8], is_end: bool) -> Option<Arc<Element>> {
         match self {
-            Self::Hash(elements) => elements.remove(key).map(Arc::unwrap_or_clone),
-            Self::Tree(tree) => tree.remove(key, is_end),
-            Self::Fields(fields) => fields.remove(key),
+            Self::Hash(elements) => elements.remove(key),
+            Self::Tree(tree) => tree.remove(key, is_end).map(Arc::new),
+            Self::Fields(fields) => fields.remove(key).map(Arc::new),
         }
     }
 
     /// Removes all elements.
-    pub(crate) fn clear(&mut self) -> Vec<Element> {
+    pub(crate) fn clear(&mut self) -> Vec<Arc<Element>> {
         match self {
-            Self::Hash(elements) => std::mem::take(elements)
-                .into_values()
-                .map(Arc::unwrap_or_clone)
-                .collect(),
-            Self::Tree(tree) => tree.clear(),
-            Self::Fields(fields) => fields.clear(),
+            Self::Hash(elements) => std::mem::take(elements).iter().cloned().collect(),
+            Self::Tree(tree) => tree.clear().into_iter().map(Arc::new).collect(),
+            Self::Fields(fields) => fields.clear().into_iter().map(Arc::new).collect(),
         }
     }
 
@@ -107,7 +105,7 @@ impl Elements {
     /// The element that begins with this key, to update it.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Element> {
         match self {
-            Self::Hash(elements) => elements.get_mut(key).map(Arc::make_mut),
+            Self::Hash(elements) => elements.get_mut(key),
             Self::Tree(tree) => tree.get_mut(key),
             Self::Fields(fields) => fields.get_mut(key),
         }
@@ -116,7 +114,7 @@ impl Elements {
     /// Drops what has expired.
     pub(crate) fn expire(&mut self, now: u64) {
         if let Self::Hash(elements) = self {
-            elements.retain(|_, element| !element.is_expired(now));
+            elements.retain(|element| !element.is_expired(now));
         }
     }
 }

@@ -155,6 +155,8 @@ fn evaluate(
     let fate = match traversal.run(&mut packet) {
         HookVerdict::Drop => Fate::Dropped,
         HookVerdict::Reject => Fate::Rejected,
+        // Nobody can have port 0: the network stack rejects the packet.
+        HookVerdict::Accept if packet.destination.port() == 0 => Fate::Rejected,
         HookVerdict::Accept => {
             let (server, is_masqueraded) = (packet.destination, packet.is_masqueraded);
             Fate::Delivered {

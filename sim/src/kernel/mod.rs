@@ -16,6 +16,7 @@
 mod apply;
 mod attributes;
 mod batch;
+mod caller;
 pub mod compare;
 mod conntrack;
 mod data;

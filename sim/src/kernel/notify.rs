@@ -21,6 +21,31 @@ pub(super) struct Notice {
     attributes: Vec<u8>,
 }
 
+/// The notices of a transaction, in the order of its changes. There are none if no other process listens: writing them is a large
+/// part of a transaction.
+#[derive(Debug)]
+pub(super) struct Notices {
+    is_heard: bool,
+    all: Vec<Notice>,
+}
+
+impl Notices {
+    pub(super) const fn new(is_heard: bool) -> Self {
+        let all = Vec::new();
+        Self { is_heard, all }
+    }
+
+    pub(super) fn add(&mut self, notice: impl FnOnce() -> Notice) {
+        if self.is_heard {
+            self.all.push(notice());
+        }
+    }
+
+    pub(super) fn into_all(self) -> Vec<Notice> {
+        self.all
+    }
+}
+
 impl Notice {
     fn new(kind: u8, table: &Table, fill: impl FnOnce(&mut Writer)) -> Self {
         let mut writer = Writer::default();

@@ -2,7 +2,7 @@
 
 use super::{
     data::Handle,
-    elements::{Elements, Fields, Tree},
+    elements::{Elements, Fields, Sorted, Tree},
     uapi::set::{F_ANONYMOUS, F_CONSTANT, F_EVAL, F_INTERVAL, F_MAP, F_TIMEOUT},
 };
 
@@ -88,7 +88,7 @@ impl Declaration {
     /// The container of its elements.
     pub(crate) fn elements(&self) -> Elements {
         if self.flags & F_INTERVAL == 0 {
-            Elements::Hash(std::collections::BTreeMap::new())
+            Elements::Hash(Sorted::default())
         } else if self.fields.len() > 1 {
             let lengths = self.fields.iter().map(|length| *length as usize).collect();
             Elements::Fields(Fields::new(lengths))

@@ -10,7 +10,8 @@ use std::{
 use contiv_renderer::kernel::{BackgroundTask, ListenerEvent, NetlinkProtocol};
 
 use super::{
-    batch::{self, Caller},
+    batch,
+    caller::Caller,
     conntrack::{self, Connection},
     dump,
     errno::Errno,
@@ -171,10 +172,13 @@ impl State {
             )];
         }
         if first.kind == BATCH_BEGIN {
+            let mut listeners = self.listeners.values();
             let caller = Caller {
                 port,
                 now: self.now,
                 missing: &self.missing,
+                is_heard: listeners
+                    .any(|listener| listener.hears(NetlinkProtocol::Netfilter, port)),
             };
             let outcome = batch::apply(&mut self.ruleset, &first, rest, caller, faults.injected);
             if let Some(notices) = outcome.committed {

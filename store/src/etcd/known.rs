@@ -13,7 +13,7 @@ use etcd_client::proto::{PbEvent, PbKeyValue};
 use parking_lot::Mutex;
 
 use super::{failure::inconsistent, key_text::key_text, window::Window};
-use crate::{Inconsistency, StoreError};
+use crate::{Inconsistency, StoreError, StoreIdentity};
 
 /// `DELETE` of etcd's `mvccpb.Event.EventType`.
 pub(super) const DELETE: i32 = 1;
@@ -72,9 +72,22 @@ impl KnownKeys {
         self.window.lock().advance(revision);
     }
 
-    /// Checks the order of events as they arrive. The first ones may be of the revision at which the watch began.
-    pub(super) fn check_order(&mut self, events: &[PbEvent]) -> Result<(), StoreError> {
+    /// Checks the order of events as they arrive, in a message of this revision. The first ones may be of the revision at which the
+    /// watch began.
+    pub(super) fn check_order(
+        &mut self,
+        events: &[PbEvent],
+        newest: Option<i64>,
+    ) -> Result<(), StoreError> {
         for pair in events.iter().filter_map(|event| event.kv.as_ref()) {
+            // Else a list of the store as it is would seem to be older than what is known.
+            if let Some(newest) = newest.filter(|newest| pair.mod_revision > *newest) {
+                let reason = format!(
+                    "its change of revision {} came in a message of revision {newest}",
+                    pair.mod_revision
+                );
+                return Err(self.reject(Inconsistency::Order, &pair.key, reason));
+            }
             let oldest = self.newest.max(self.revision);
             if pair.mod_revision < oldest {
                 let reason = format!(
@@ -203,8 +216,8 @@ pub(super) struct ListCheck {
     before: KnownKeys,
     /// What the list says.
     keys: KnownKeys,
-    /// How many keys it announced; none before the first page.
-    announced: Option<i64>,
+    /// How many keys it announced, of the ranges that have begun.
+    announced: i64,
     arrived: i64,
 }
 
@@ -220,27 +233,52 @@ pub(super) struct ListPage<'a> {
     /// The revision of the list.
     pub(super) revision: i64,
     pub(super) has_more: bool,
+    /// Whether its count is that of all keys of a range.
+    pub(super) begins_range: bool,
 }
 
 impl ListCheck {
     /// Begins again.
     pub(super) fn restart(&mut self) {
-        (self.announced, self.arrived) = (None, 0);
+        (self.announced, self.arrived) = (0, 0);
         self.keys.states.clear();
         self.keys.is_complete = true;
     }
 
+    /// How many keys the list has, of the ranges that have begun.
+    pub(super) const fn announced(&self) -> i64 {
+        self.announced
+    }
+
+    /// Checks a page, and remembers its keys.
+    pub(super) fn read_page<'a>(
+        &mut self,
+        page: ListPage<'_>,
+        pairs: impl ExactSizeIterator<Item = &'a PbKeyValue>,
+    ) -> Result<(), StoreError> {
+        self.begin_page(page, pairs.len())?;
+        let mut previous: &[u8] = &[];
+        for pair in pairs {
+            self.add(previous, pair)?;
+            previous = &pair.key;
+        }
+        Ok(())
+    }
+
     /// Checks what a page says of itself.
-    pub(super) fn begin_page(&mut self, page: ListPage<'_>, keys: usize) -> Result<(), StoreError> {
+    fn begin_page(&mut self, page: ListPage<'_>, keys: usize) -> Result<(), StoreError> {
         let ListPage {
             from,
             limit,
             count,
             revision,
             has_more,
+            begins_range,
         } = page;
         let keys = i64::try_from(keys).unwrap_or(i64::MAX);
-        self.announced.get_or_insert(count);
+        if begins_range {
+            self.announced += count;
+        }
         self.arrived += keys;
         self.keys.revision = revision;
         if keys != count.min(limit) || has_more != (count > limit) {
@@ -254,7 +292,7 @@ impl ListCheck {
     }
 
     /// Checks a key, which follows `previous` on its page, and remembers it.
-    pub(super) fn add(&mut self, previous: &[u8], pair: &PbKeyValue) -> Result<(), StoreError> {
+    fn add(&mut self, previous: &[u8], pair: &PbKeyValue) -> Result<(), StoreError> {
         let hash = self.keys.hasher.hash_one(&pair.key);
         if pair.key.as_slice() <= previous && !previous.is_empty() {
             let reason = format!("it is listed after {}", key_text(previous.to_vec()));
@@ -302,6 +340,8 @@ impl ListCheck {
 pub(super) struct KnownPrefixes {
     hasher: RandomState,
     prefixes: Mutex<BTreeMap<String, KnownPrefix>>,
+    /// What the store has said of itself.
+    identity: Mutex<Option<StoreIdentity>>,
 }
 
 #[derive(Debug, Default)]
@@ -329,7 +369,7 @@ impl KnownPrefixes {
                 is_complete: true,
                 ..unknown()
             },
-            announced: None,
+            announced: 0,
             arrived: 0,
         }
     }
@@ -349,11 +389,8 @@ impl KnownPrefixes {
             arrived,
             ..
         } = list;
-        if announced.is_some_and(|announced| announced != arrived) {
-            let reason = format!(
-                "a list of {} keys has {arrived}",
-                announced.unwrap_or_default()
-            );
+        if announced != arrived {
+            let reason = format!("a list of {announced} keys has {arrived}");
             return Err(inconsistent(
                 Inconsistency::Count,
                 prefix.as_bytes(),
@@ -413,6 +450,25 @@ impl KnownPrefixes {
                 known.keys = Some(keys);
             }
         }
+    }
+
+    /// Begins with what was saved at this revision. Nothing else is known of its keys.
+    pub(super) fn begin_saved(&self, prefix: &str, revision: i64) {
+        let known = KnownPrefix {
+            reached: revision,
+            ..KnownPrefix::default()
+        };
+        self.prefixes.lock().insert(prefix.to_owned(), known);
+    }
+
+    /// What the store has said of itself.
+    pub(super) fn identity(&self) -> Option<StoreIdentity> {
+        *self.identity.lock()
+    }
+
+    /// Remembers what the store says of itself.
+    pub(super) fn set_identity(&self, identity: Option<StoreIdentity>) {
+        *self.identity.lock() = identity;
     }
 
     /// Forgets a prefix: the store has another history.

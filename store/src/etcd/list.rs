@@ -1,7 +1,5 @@
 //! A list at one revision, in pages, two parts of it at a time.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use etcd_client::{GetOptions, GetResponse, KvClient, ResponseHeader};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -9,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::{
     failure::{self, Failure},
+    key_range::{KeyRange, KeyRanges},
     key_text::key_text,
     known::{KnownPrefixes, ListCheck, ListPage},
     session::{MAX_PAGE_BYTES, MAX_RESPONSE_BYTES, Session},
@@ -38,27 +37,30 @@ const MAX_LIST_ATTEMPTS: usize = 5;
 
 /// Why a page failed.
 enum PageError {
-    /// The revision of the first page is compacted.
+    /// The revision is compacted.
     Compacted,
+    /// The revision is not there yet.
+    Future,
     /// The page exceeds the client's limit.
     TooLarge,
     Failed(Failure),
 }
 
-/// Lists everything below `prefix`, at one revision.
+/// Lists `keys`, at one revision.
 ///
 /// A value that is too large by itself is reported as a problem of its key. Its entry has an empty value, which cannot be decoded:
-/// without an entry the key would be taken for a deleted one. `parts` are prefixes that are listed concurrently. With `sender` the entries go there page by page, and the snapshot has
-/// none.
+/// without an entry the key would be taken for a deleted one. `parts` are prefixes that are listed concurrently. With `sender` the
+/// entries go there page by page, and the snapshot has none.
 pub(super) async fn list(
     session: Session,
     known: &KnownPrefixes,
-    prefix: &str,
+    keys: &KeyRanges,
     parts: &[Vec<u8>],
     sender: Option<&PageSender>,
 ) -> Result<Snapshot, Failure> {
+    let prefix = &keys.prefix;
     let check = Mutex::new(known.begin_list(prefix));
-    let listed = list_checked(&session, &check, prefix, parts, sender).await;
+    let listed = list_checked(&session, &check, keys, parts, sender).await;
     match (listed, check.into_inner()) {
         (Ok(snapshot), check) => {
             known.end_list(prefix, check)?;
@@ -72,10 +74,40 @@ pub(super) async fn list(
     }
 }
 
+/// Lists `keys` as they were at this revision.
+pub(super) async fn list_at(
+    session: Session,
+    keys: &KeyRanges,
+    parts: &[Vec<u8>],
+    revision: i64,
+) -> Result<Snapshot, Failure> {
+    // What was then says nothing about what is now.
+    let (known, prefix) = (KnownPrefixes::default(), &keys.prefix);
+    let check = Mutex::new(known.begin_list(prefix));
+    check.lock().restart();
+    let requested = revision;
+    match pages(&session, &check, keys, parts, None, revision).await {
+        Ok(snapshot) => {
+            known.end_list(prefix, check.into_inner())?;
+            Ok(snapshot)
+        }
+        Err(PageError::Failed(failure)) => Err(failure),
+        Err(PageError::Compacted) => {
+            let oldest = requested + 1;
+            Err(StoreError::Compacted { requested, oldest }.into())
+        }
+        Err(PageError::Future) => {
+            let newest = requested - 1;
+            Err(StoreError::Rewound { requested, newest }.into())
+        }
+        Err(PageError::TooLarge) => Err(too_large_key(prefix)),
+    }
+}
+
 async fn list_checked(
     session: &Session,
     check: &Mutex<ListCheck>,
-    prefix: &str,
+    keys: &KeyRanges,
     parts: &[Vec<u8>],
     sender: Option<&PageSender>,
 ) -> Result<Snapshot, Failure> {
@@ -84,49 +116,56 @@ async fn list_checked(
         if let Some(sender) = sender {
             sender.begin().await;
         }
-        match pages(session, check, prefix, parts, sender).await {
+        match pages(session, check, keys, parts, sender, 0).await {
             Ok(snapshot) => return Ok(snapshot),
             Err(PageError::Failed(failure)) => return Err(failure),
-            Err(PageError::Compacted) => {}
-            Err(PageError::TooLarge) => {
-                let action = format!("list {prefix}");
-                let reason = format!("a key alone is larger than {MAX_RESPONSE_BYTES} bytes");
-                return Err(StoreError::Refused { action, reason }.into());
-            }
+            // Another member may not have the revision of the first page.
+            Err(PageError::Compacted | PageError::Future) => {}
+            Err(PageError::TooLarge) => return Err(too_large_key(&keys.prefix)),
         }
     }
     let reason = format!(
-        "its revisions were compacted {MAX_LIST_ATTEMPTS} times while {prefix} was being listed"
+        "its revisions were compacted {MAX_LIST_ATTEMPTS} times while {} was being listed",
+        keys.prefix
     );
     Err(session.unavailable(reason).into())
 }
 
+fn too_large_key(prefix: &str) -> Failure {
+    let action = format!("list {prefix}");
+    let reason = format!("a key alone is larger than {MAX_RESPONSE_BYTES} bytes");
+    StoreError::Refused { action, reason }.into()
+}
+
+/// At `revision`; with 0, at the newest.
 async fn pages(
     session: &Session,
     check: &Mutex<ListCheck>,
-    prefix: &str,
+    keys: &KeyRanges,
     parts: &[Vec<u8>],
     sender: Option<&PageSender>,
+    revision: i64,
 ) -> Result<Snapshot, PageError> {
-    let whole = Range {
-        from: first_key(prefix),
-        end: prefix_end(prefix),
+    let Some((whole, others)) = keys.ranges.split_first() else {
+        return Ok(Snapshot::default());
     };
-    let mut first = Pages::new(session, check, sender, 0);
+    let mut first = Pages::new(session, check, sender, revision);
     // etcd answers with the revision it read, which pins the pages that follow.
-    let Some(from) = first.next(whole.from, &whole.end).await? else {
-        return Ok(first.read);
-    };
+    let from = first.next(whole.from.clone(), &whole.end).await?;
     let revision = first.read.revision;
-    let rest = split(
-        &Range {
-            from,
-            end: whole.end,
-        },
-        parts,
-    );
-    let ranges =
-        stream::iter(rest).map(|range| Pages::new(session, check, sender, revision).all(range));
+    let rest = from.map(|from| KeyRange {
+        from,
+        end: whole.end.clone(),
+    });
+    let rest = rest.map(|rest| rest.split(parts)).unwrap_or_default();
+    let others = others.iter().map(|other| (other.clone(), true));
+    let ranges: Vec<_> = rest
+        .into_iter()
+        .map(|rest| (rest, false))
+        .chain(others)
+        .collect();
+    let ranges = stream::iter(ranges)
+        .map(|(range, begins)| Pages::new(session, check, sender, revision).all(range, begins));
     let mut snapshot = first.read;
     let parts: Vec<Snapshot> = ranges.buffered(CONCURRENT_LISTS).try_collect().await?;
     for part in parts {
@@ -136,29 +175,6 @@ async fn pages(
     Ok(snapshot)
 }
 
-/// A range of keys as in etcd.
-#[derive(Debug, PartialEq, Eq)]
-struct Range {
-    from: Vec<u8>,
-    /// A zero byte means "no end".
-    end: Vec<u8>,
-}
-
-/// Splits a range at some keys, in order.
-fn split(range: &Range, cuts: &[Vec<u8>]) -> Vec<Range> {
-    let is_within = |cut: &&Vec<u8>| **cut > range.from && (range.end == [0] || **cut < range.end);
-    let cuts: BTreeSet<&Vec<u8>> = cuts.iter().filter(is_within).collect();
-    let ends = cuts.iter().copied().chain([&range.end]);
-    let starts = std::iter::once(&range.from).chain(cuts.iter().copied());
-    starts
-        .zip(ends)
-        .map(|(from, end)| Range {
-            from: from.clone(),
-            end: end.clone(),
-        })
-        .collect()
-}
-
 /// Reads page after page.
 struct Pages<'a> {
     session: &'a Session,
@@ -166,6 +182,8 @@ struct Pages<'a> {
     sender: Option<&'a PageSender>,
     kv: KvClient,
     limit: i64,
+    /// Whether the next page begins a range, and says how many keys there are.
+    begins_range: bool,
     read: Snapshot,
 }
 
@@ -187,11 +205,14 @@ impl<'a> Pages<'a> {
             sender,
             kv: session.kv(),
             limit: FIRST_PAGE_KEYS,
+            begins_range: true,
             read,
         }
     }
 
-    async fn all(mut self, range: Range) -> Result<Snapshot, PageError> {
+    /// Reads a range, or what is left of one that has begun.
+    async fn all(mut self, range: KeyRange, begins: bool) -> Result<Snapshot, PageError> {
+        self.begins_range = begins;
         let mut from = range.from;
         while let Some(next) = self.next(from, &range.end).await? {
             from = next;
@@ -225,19 +246,20 @@ impl<'a> Pages<'a> {
         self.limit = next_limit(sizes, page.count()).min(self.limit * 10);
         if self.read.revision == 0 {
             self.read.revision = page.header().map_or(0, ResponseHeader::revision);
-            if let Some(sender) = self.sender {
-                sender
-                    .expect(usize::try_from(page.count()).unwrap_or_default())
-                    .await;
-            }
         }
         let next = page
             .kvs()
             .last()
             .filter(|_| page.more())
             .map(|last| [last.key(), &[0]].concat());
-        self.check(&page, &from, limit)
+        let announced = self
+            .check(&page, &from, limit)
             .map_err(|error| PageError::Failed(error.into()))?;
+        if let Some(sender) = self.sender.filter(|_| self.begins_range) {
+            let announced = usize::try_from(announced).unwrap_or_default();
+            sender.expect(announced).await;
+        }
+        self.begins_range = false;
         let mut entries = Vec::with_capacity(page.kvs().len());
         for pair in page.take_kvs() {
             let mut entry = entry(pair);
@@ -254,22 +276,20 @@ impl<'a> Pages<'a> {
         Ok(next)
     }
 
-    fn check(&self, page: &GetResponse, from: &[u8], limit: i64) -> Result<(), StoreError> {
-        let mut check = self.check.lock();
+    /// Checks a page. Returns how many keys the list announces until now.
+    fn check(&self, page: &GetResponse, from: &[u8], limit: i64) -> Result<i64, StoreError> {
         let said = ListPage {
             from,
             limit,
             count: page.count(),
             revision: self.read.revision,
             has_more: page.more(),
+            begins_range: self.begins_range,
         };
-        check.begin_page(said, page.kvs().len())?;
-        let mut previous: &[u8] = &[];
-        for pair in page.kvs() {
-            check.add(previous, &pair.0)?;
-            previous = pair.key();
-        }
-        Ok(())
+        let pairs = page.kvs().iter().map(|pair| &pair.0);
+        let mut check = self.check.lock();
+        check.read_page(said, pairs)?;
+        Ok(check.announced())
     }
 }
 
@@ -299,6 +319,7 @@ async fn get_page(
     match answer.map_err(|error| PageError::Failed(error.into()))? {
         Ok(page) => Ok(page),
         Err(error) if failure::is_compacted(&error) => Err(PageError::Compacted),
+        Err(error) if failure::is_future(&error) => Err(PageError::Future),
         Err(error) if failure::is_too_large(&error) => Err(PageError::TooLarge),
         Err(error) => Err(PageError::Failed(session.failure("list", error))),
     }
@@ -327,27 +348,6 @@ pub(super) fn entry(pair: etcd_client::KeyValue) -> Entry {
     }
 }
 
-/// The first possible key with `prefix`. etcd takes an empty key as none.
-pub(super) fn first_key(prefix: &str) -> Vec<u8> {
-    if prefix.is_empty() {
-        vec![0]
-    } else {
-        prefix.as_bytes().to_vec()
-    }
-}
-
-/// The first key after all keys with `prefix`. etcd takes a zero byte as "no end".
-pub(super) fn prefix_end(prefix: &str) -> Vec<u8> {
-    let mut end = prefix.as_bytes().to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            return end;
-        }
-    }
-    vec![0]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -367,38 +367,5 @@ mod tests {
         assert_eq!(next_limit([16 << 10; 500].into_iter(), 100_500), 256);
         assert_eq!(next_limit([8 << 20; 3].into_iter(), 4), 1);
         assert_eq!(next_limit([].into_iter(), 0), MIN_LAST_PAGE_KEYS);
-    }
-
-    #[test]
-    fn range_is_split_where_types_begin_without_gaps() {
-        let range = |from: &str, end: &str| Range {
-            from: from.into(),
-            end: end.into(),
-        };
-        let cuts = ["/a/pod/", "/a/node/", "/b/", "/a/endpoints/"].map(Vec::from);
-        let expected = [
-            range("/a/endpoints/x", "/a/node/"),
-            range("/a/node/", "/a/pod/"),
-            range("/a/pod/", "/a0"),
-        ];
-        assert_eq!(split(&range("/a/endpoints/x", "/a0"), &cuts), expected);
-        let no_end = Range {
-            from: b"/a/pod/x".to_vec(),
-            end: vec![0],
-        };
-        let [first, last] = &split(&no_end, &cuts)[..] else {
-            panic!()
-        };
-        assert_eq!(
-            (&*first.end, &*last.from, &*last.end),
-            (&b"/b/"[..], &b"/b/"[..], &[0][..])
-        );
-        assert_eq!(split(&range("/z", "/z0"), &cuts), [range("/z", "/z0")]);
-    }
-
-    #[test]
-    fn prefix_ends_before_first_key_without_it() {
-        assert_eq!(prefix_end("/a/"), b"/a0");
-        assert_eq!(prefix_end(""), [0]);
     }
 }

@@ -6,12 +6,14 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex as SyncMutex;
 use tokio::{sync::Mutex, time::Instant};
 use tracing::{info, warn};
 
 use super::{
     access::EtcdAccess,
     failure::Failure,
+    patience::Patience,
     session::{BrokenFlag, Session},
 };
 use crate::{FileVersions, StoreError};
@@ -28,6 +30,7 @@ pub(super) struct Member {
     session: Mutex<Option<OpenSession>>,
     /// Set when the connection has failed.
     broken: BrokenFlag,
+    patience: SyncMutex<Patience>,
 }
 
 /// A connection, with the versions of the certificates that it was made with.
@@ -47,13 +50,23 @@ impl OpenSession {
 
 impl Member {
     /// Does not connect: the first request opens the connection.
-    pub(super) fn new(endpoint: String, access: Arc<EtcdAccess>) -> Self {
+    pub(super) fn new(endpoint: String, access: Arc<EtcdAccess>, patience: Patience) -> Self {
         Self {
             endpoint,
             access,
             session: Mutex::default(),
             broken: BrokenFlag::default(),
+            patience: SyncMutex::new(patience),
         }
+    }
+
+    async fn open(&self) -> Result<Session, StoreError> {
+        let (begin, limit) = (Instant::now(), self.patience.lock().limit());
+        let broken = Arc::clone(&self.broken);
+        let opened = Session::open(&self.endpoint, &self.access, broken, limit).await;
+        let mut patience = self.patience.lock();
+        *patience = patience.after(opened.is_ok(), begin.elapsed());
+        opened
     }
 
     /// True if the connection has failed, or could not be opened, and none has been opened since.
@@ -94,7 +107,7 @@ impl Member {
             if open.needs_other(&versions) {
                 // Before the attempt: a request that is given up ends it.
                 open.retry_at = Some(Instant::now() + RETRY_INTERVAL);
-                match Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await {
+                match self.open().await {
                     Ok(session) => {
                         info!(
                             endpoint = self.endpoint,
@@ -119,7 +132,7 @@ impl Member {
         }
         *current = None;
         let versions = self.access.certificate_versions();
-        let opened = Session::open(&self.endpoint, &self.access, Arc::clone(&self.broken)).await;
+        let opened = self.open().await;
         self.broken.store(opened.is_err(), Ordering::Relaxed);
         let session = opened?;
         *current = Some(OpenSession {

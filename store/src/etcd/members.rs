@@ -9,7 +9,9 @@ use etcd_client::GetOptions;
 use futures::{FutureExt, future::BoxFuture};
 use rand::RngExt;
 
-use super::{access::EtcdAccess, failure::Failure, member::Member, session::Session};
+use super::{
+    access::EtcdAccess, failure::Failure, member::Member, patience::Patience, session::Session,
+};
 use crate::StoreError;
 
 /// The members of a cluster, and the preferred one, which answered last.
@@ -33,10 +35,10 @@ impl Members {
                 reason,
             });
         }
-        let access = Arc::new(access);
+        let (access, patience) = (Arc::new(access), Patience::of_one_of(endpoints.len()));
         let members = endpoints
             .iter()
-            .map(|endpoint| Member::new(endpoint.clone(), Arc::clone(&access)))
+            .map(|endpoint| Member::new(endpoint.clone(), Arc::clone(&access), patience))
             .collect();
         // Many agents with the same configuration are spread over the members.
         let preferred = AtomicUsize::new(rand::rng().random_range(0..endpoints.len()));

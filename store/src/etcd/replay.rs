@@ -15,18 +15,14 @@ use tracing::debug;
 
 use super::{
     session::{Session, watch_options},
-    window::Window,
+    window::{LINGER_TIME, ReplayStep, Window},
 };
 use crate::StoreError;
 
 /// The pause between two replays, random so that those of many nodes are spread.
-const PAUSE: Range<Duration> = Duration::from_secs(35)..Duration::from_secs(45);
-/// How long a replay waits for changes after those that were delivered.
-const LINGER_TIME: Duration = Duration::from_secs(2);
-/// The limit of a replay.
-const REPLAY_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const REPLAY_PAUSE: Range<Duration> = Duration::from_secs(30)..Duration::from_secs(40);
 /// How long after a replay the watch may take to deliver the same change.
-const DELIVERY_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const DELIVERY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Replays changes until it is dropped.
 pub(super) struct Replays(JoinSet<StoreError>);
@@ -37,7 +33,7 @@ impl Replays {
         let mut task = JoinSet::new();
         task.spawn(async move {
             loop {
-                let pause = rand::rng().random_range(PAUSE);
+                let pause = rand::rng().random_range(REPLAY_PAUSE);
                 sleep(pause).await;
                 match replay(&session, &prefix, &window).await {
                     Err(error @ StoreError::Inconsistent { .. }) => return error,
@@ -69,23 +65,24 @@ async fn replay(session: &Session, prefix: &str, window: &Mutex<Window>) -> Resu
         .await?;
     loop {
         let response = match timeout(LINGER_TIME, responses.message()).await {
-            Ok(response) => response.map_err(|error| session.failure(action, error))?,
-            Err(_) if replay.is_complete() || begun.elapsed() > REPLAY_LIMIT => break,
-            Err(_) => continue,
+            Ok(response) => {
+                let response = response.map_err(|error| session.failure(action, error))?;
+                Some(
+                    response
+                        .ok_or_else(|| session.unavailable("the watch was closed".to_owned()))?,
+                )
+            }
+            Err(_) => None,
         };
-        let Some(response) = response else {
-            return Err(session.unavailable("the watch was closed".to_owned()));
-        };
-        if response.canceled() {
-            // Compacted, or too large: it cannot be compared.
-            window.lock().restart();
-            return Ok(());
-        }
-        for event in &response.0.events {
-            window.lock().compare(&mut replay, event)?;
-        }
-        if replay.is_complete() && begun.elapsed() > LINGER_TIME && !response.0.fragment {
-            break;
+        let response = response.as_ref().map(|response| &response.0);
+        let elapsed = begun.elapsed();
+        match window
+            .lock()
+            .read_replayed(&mut replay, response, elapsed)?
+        {
+            ReplayStep::Read => {}
+            ReplayStep::Compare => break,
+            ReplayStep::Skip => return Ok(()),
         }
     }
     let ahead_since = Instant::now();

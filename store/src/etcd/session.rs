@@ -19,9 +19,6 @@ use super::{
 };
 use crate::StoreError;
 
-/// How long a member may take to prove itself: to accept this client, or to answer a cheap read. A stopped or partitioned one
-/// is abandoned then, and the next one is tried. An election takes a second or two.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The timeout of one request. A page takes a hundredth of that.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,6 +49,8 @@ pub(super) struct Session {
     client: Client,
     endpoint: String,
     broken: BrokenFlag,
+    /// How long the member may take to prove itself.
+    patience: Duration,
     /// Whether requests for a watch's progress are answered, as one of the constants below: `etcd grpc-proxy` 3.4 ignores them.
     progress: Arc<AtomicU8>,
 }
@@ -71,6 +70,7 @@ impl Session {
         endpoint: &str,
         access: &EtcdAccess,
         broken: BrokenFlag,
+        patience: Duration,
     ) -> Result<Self, StoreError> {
         let options = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)
@@ -89,13 +89,14 @@ impl Session {
             client,
             endpoint: endpoint.to_owned(),
             broken,
+            patience,
             progress,
         };
-        match timeout(PROBE_TIMEOUT, session.begin(access)).await {
+        match timeout(patience, session.begin(access)).await {
             Ok(begun) => begun
                 .map(|()| session)
                 .map_err(|error| hint(error, access.tls)),
-            Err(_) => Err(session.timeout_error(PROBE_TIMEOUT)),
+            Err(_) => Err(session.timeout_error(patience)),
         }
     }
 
@@ -124,9 +125,9 @@ impl Session {
     /// Makes a cheap read. Any answer counts: the user may lack permission for this key.
     pub(super) async fn probe(&self, options: GetOptions) -> Result<(), Failure> {
         let mut kv = self.kv();
-        let answer = timeout(PROBE_TIMEOUT, kv.get("/", Some(options.with_count_only()))).await;
+        let answer = timeout(self.patience, kv.get("/", Some(options.with_count_only()))).await;
         match answer
-            .map_err(|_| self.timeout_error(PROBE_TIMEOUT))?
+            .map_err(|_| self.timeout_error(self.patience))?
             .map_err(|error| self.failure("read", error))
         {
             Ok(_) | Err(Failure::Store(StoreError::Refused { .. })) => Ok(()),

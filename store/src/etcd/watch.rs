@@ -2,8 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use etcd_client::{Error, GetOptions, ResponseHeader, WatchResponse, proto::PbEvent};
+use etcd_client::{Error, GetOptions, ResponseHeader, WatchResponse};
 use futures::{
     StreamExt,
     future::{Either, select},
@@ -14,48 +13,44 @@ use tokio::time::{Instant, timeout};
 use super::{
     failure::{self, Failure},
     history,
-    key_text::key_text,
-    known::{DELETE, KnownKeys, KnownPrefixes},
+    key_range::KeyRanges,
+    known::KnownPrefixes,
     replay::Replays,
     session::{MAX_RESPONSE_BYTES, Session, watch_options},
+    watch_reader::{ALL_WATCHES, WatchReader},
 };
-use crate::{Batch, Change, Entry, Position, StoreError, WatchEvent, WatchStream};
+use crate::{Batch, Position, StoreError, StoreIdentity, WatchEvent, WatchStream};
 
-/// The `watch_id` of an answer to a request for progress.
-const ALL_WATCHES: i64 = -1;
 /// After so much time without a message the progress of a watch is requested,
 const PROGRESS_REQUEST_DELAY: Duration = Duration::from_secs(3);
 /// and counts as dead after so much more. A busy member takes a second or two.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// If such requests are never answered, as behind `etcd grpc-proxy`, the watch is opened again after this time.
 const ANSWER_TIMEOUT_WITHOUT_PROGRESS: Duration = Duration::from_secs(27);
-/// To a lagging watch etcd sends up to a thousand revisions in one response, in fragments. Complete revisions are delivered
-/// once they have this many bytes.
-const MAX_BATCH_BYTES: usize = 4 << 20;
 
-/// Opens a watch on all changes below `prefix` after `position`.
+/// Opens a watch on all changes of `keys` after `position`: one on their prefix, so that they come in the order of their revisions.
 pub(super) async fn watch(
     session: Session,
     known: Arc<KnownPrefixes>,
-    prefix: &str,
+    keys: Arc<KeyRanges>,
     position: &Position,
 ) -> Result<WatchStream, Failure> {
-    let revision = position.revision();
+    let (revision, prefix) = (position.revision(), &*keys.prefix);
     // Starts one revision early: after a compaction at the next one, etcd (3.4.23, for one) still accepts a watch from there,
     // but has forgotten the deletions of that revision. A watch from an earlier one is refused.
-    let responses = open(&session, prefix, position, revision.max(1)).await?;
-    let keys = known.take(prefix, revision);
-    let replays = Replays::start(session.clone(), prefix.to_owned(), Arc::clone(&keys.window));
+    let (responses, identity) = open(&session, &keys, position, revision.max(1)).await?;
+    known.set_identity(identity);
+    let taken = known.take(prefix, revision);
+    let reader = WatchReader::new(taken, Arc::clone(&keys), revision);
+    let replays = Replays::start(session.clone(), prefix.to_owned(), reader.window());
     let watch = Watch {
         session,
         known,
+        reader,
         keys,
-        prefix: prefix.to_owned(),
         responses,
         start: position.clone(),
         begins_early: true,
-        revision,
-        begun: Vec::new(),
     };
     Ok(
         stream::try_unfold((watch, replays), |(mut watch, mut replays)| async move {
@@ -66,7 +61,7 @@ pub(super) async fn watch(
             };
             let batch = next.inspect_err(|error| {
                 if matches!(error, StoreError::Inconsistent { .. }) {
-                    watch.keys.set_suspect();
+                    watch.reader.set_suspect();
                 }
                 // Another member may not lie.
                 if matches!(
@@ -82,13 +77,14 @@ pub(super) async fn watch(
     )
 }
 
-/// Opens a watch for a reader who knows everything up to `position`.
+/// Opens a watch for a reader who knows everything up to `position`. Returns what the store says of itself, too.
 async fn open(
     session: &Session,
-    prefix: &str,
+    keys: &KeyRanges,
     position: &Position,
     start: i64,
-) -> Result<etcd_client::WatchStream, Failure> {
+) -> Result<(etcd_client::WatchStream, Option<StoreIdentity>), Failure> {
+    let prefix = &*keys.prefix;
     let options = watch_options(prefix, start).with_progress_notify();
     let mut client = session.watches();
     let action = action(prefix);
@@ -103,8 +99,8 @@ async fn open(
     refuse_canceled(session, prefix, &created, position.revision())?;
     let newest = created.header().map_or(0, ResponseHeader::revision);
     // After opening: a store that is replaced later ends the watch.
-    history::confirm(session, prefix, position, newest).await?;
-    Ok(responses)
+    let identity = history::confirm(session, keys, position, newest).await?;
+    Ok((responses, identity))
 }
 
 fn action(prefix: &str) -> String {
@@ -113,25 +109,19 @@ fn action(prefix: &str) -> String {
 
 struct Watch {
     session: Session,
-    prefix: String,
+    keys: Arc<KeyRanges>,
     responses: etcd_client::WatchStream,
-    /// What is known of all keys.
-    keys: KnownKeys,
-    /// Gets them when this ends.
+    reader: WatchReader,
+    /// Gets what the reader knows when this ends.
     known: Arc<KnownPrefixes>,
-    /// The position of the reader when the watch began; changes up to here are not delivered.
+    /// The position of the reader when the watch began.
     start: Position,
     /// Whether the watch began at that position, and not after it.
     begins_early: bool,
-    /// The newest revision that was delivered.
-    revision: i64,
-    /// The first events of an incomplete revision.
-    begun: Vec<PbEvent>,
 }
 
 impl Watch {
     async fn next(&mut self) -> Result<Batch, StoreError> {
-        let mut events = std::mem::take(&mut self.begun);
         loop {
             let response = match self.response().await {
                 Err(StoreError::TooLarge { .. }) if self.is_at_start() => {
@@ -140,71 +130,29 @@ impl Watch {
                 }
                 response => response?,
             };
-            refuse_canceled(&self.session, &self.prefix, &response, self.revision)?;
-            let response = response.0;
-            if response.watch_id == ALL_WATCHES {
-                // It is alive. The revision is ignored: etcd before 3.4.25 and 3.5.8 sends it ahead of the changes up to it
-                // (etcd-io/etcd#15220), and a watch that begins after it would miss them.
-                continue;
-            }
-            if response.events.is_empty() && events.is_empty() {
-                // A progress notification: everything up to this revision has been sent.
-                self.revision = response
-                    .header
-                    .map_or(0, |header| header.revision)
-                    .max(self.revision);
-                self.keys.advance(self.revision);
-                return Ok(Batch {
-                    revision: self.revision,
-                    changes: Vec::new(),
-                });
-            }
-            self.keys.check_order(&response.events)?;
-            let known = self.start.revision();
-            events.extend(
-                response
-                    .events
-                    .into_iter()
-                    .filter(|event| revision_of(event) > known),
-            );
-            if response.fragment {
-                self.begun = unfinished(&mut events);
-                if events.is_empty() {
-                    events = std::mem::take(&mut self.begun);
-                    continue;
-                }
-            }
-            if let Some(newest) = events.last() {
-                self.revision = revision_of(newest).max(self.revision);
-                events
-                    .iter()
-                    .try_for_each(|event| self.keys.follow(event))?;
-                self.keys.advance(self.revision);
-                let changes = events.into_iter().filter_map(change).collect();
-                return Ok(Batch {
-                    revision: self.revision,
-                    changes,
-                });
+            refuse_canceled(
+                &self.session,
+                &self.keys.prefix,
+                &response,
+                self.reader.revision(),
+            )?;
+            if let Some(batch) = self.reader.read(response.0)? {
+                return Ok(batch);
             }
         }
     }
 
     /// True if a change that the reader has already may still come.
     fn is_at_start(&self) -> bool {
-        self.begins_early && self.revision == self.start.revision()
+        self.begins_early && self.reader.revision() == self.start.revision()
     }
 
     /// Skips the change that the reader has already: it was too large then, and is so again.
     async fn begin_later(&mut self) -> Result<(), StoreError> {
         self.begins_early = false;
         // Nothing was missed if the preceding revision still exists, which is confirmed too.
-        self.responses = open(
-            &self.session,
-            &self.prefix,
-            &self.start,
-            self.start.revision() + 1,
-        )
-        .await?;
+        let start = self.start.revision() + 1;
+        (self.responses, _) = open(&self.session, &self.keys, &self.start, start).await?;
         Ok(())
     }
 
@@ -212,16 +160,13 @@ impl Watch {
     ///
     /// Time counts only while the reader waits here: a slow reader does not make a dead member.
     async fn response(&mut self) -> Result<WatchResponse, StoreError> {
-        self.keys.window.lock().start_waiting(Instant::now());
+        self.reader.start_waiting(Instant::now());
         let response = match timeout(PROGRESS_REQUEST_DELAY, self.responses.message()).await {
             Ok(response) => response,
             Err(_) => self.ask_for_progress().await?,
         };
         match response {
             Ok(Some(response)) => {
-                if !response.events().is_empty() {
-                    self.keys.window.lock().stop_waiting();
-                }
                 // A concurrent change is not the answer.
                 if response.watch_id() == ALL_WATCHES {
                     self.session.progress_answered();
@@ -232,7 +177,10 @@ impl Watch {
             Err(error) if failure::is_too_large(&error) => Err(StoreError::TooLarge {
                 limit: MAX_RESPONSE_BYTES,
             }),
-            Err(error) => Err(self.session.failure(&action(&self.prefix), error).into()),
+            Err(error) => Err(self
+                .session
+                .failure(&action(&self.keys.prefix), error)
+                .into()),
         }
     }
 
@@ -281,43 +229,8 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.known
-            .put_back(&self.prefix, std::mem::take(&mut self.keys));
+            .put_back(&self.keys.prefix, self.reader.take_keys());
     }
-}
-
-/// Takes out the events that must wait for the next fragment: all, or if there are many, those of the newest revision.
-fn unfinished(events: &mut Vec<PbEvent>) -> Vec<PbEvent> {
-    let size = |event: &PbEvent| {
-        event
-            .kv
-            .as_ref()
-            .map_or(0, |pair| pair.key.len() + pair.value.len())
-    };
-    if events.iter().map(size).sum::<usize>() < MAX_BATCH_BYTES {
-        return std::mem::take(events);
-    }
-    let newest = events.last().map_or(0, revision_of);
-    events.split_off(events.partition_point(|event| revision_of(event) < newest))
-}
-
-fn revision_of(event: &PbEvent) -> i64 {
-    event.kv.as_ref().map_or(0, |pair| pair.mod_revision)
-}
-
-fn change(event: PbEvent) -> Option<Change> {
-    let pair = event.kv?;
-    let key = key_text(pair.key);
-    Some(if event.r#type == DELETE {
-        Change::Delete { key }
-    } else {
-        let (create_revision, mod_revision) = (pair.create_revision, pair.mod_revision);
-        Change::Put(Entry {
-            key,
-            value: Bytes::from(pair.value),
-            create_revision,
-            mod_revision,
-        })
-    })
 }
 
 fn refuse_canceled(

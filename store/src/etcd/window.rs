@@ -5,9 +5,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
+    time::Duration,
 };
 
-use etcd_client::proto::{PbEvent, PbKeyValue};
+use etcd_client::proto::{PbEvent, PbKeyValue, PbWatchResponse};
 use tokio::time::Instant;
 
 use super::failure::inconsistent;
@@ -15,6 +16,10 @@ use crate::{Inconsistency, StoreError};
 
 /// How many changes are remembered, in about 4 MB. Of more, none are compared: the watch cannot be slowed down.
 const MAX_CHANGES: usize = 100_000;
+/// How long a replay waits for changes after those that were delivered.
+pub(super) const LINGER_TIME: Duration = Duration::from_secs(2);
+/// The limit of a replay.
+const REPLAY_LIMIT: Duration = Duration::from_secs(20);
 
 /// The revision of a change, and the hash of its key.
 type ChangeId = (i64, u64);
@@ -49,9 +54,20 @@ pub(super) struct Replay {
     ahead: Vec<(ChangeId, Vec<u8>, u64)>,
 }
 
+/// What follows in a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReplayStep {
+    /// The next message.
+    Read,
+    /// Its end.
+    Compare,
+    /// Nothing: the changes are compacted, or too large.
+    Skip,
+}
+
 impl Replay {
     /// Whether it has brought everything that was delivered.
-    pub(super) const fn is_complete(&self) -> bool {
+    const fn is_complete(&self) -> bool {
         self.newest >= self.until
     }
 
@@ -73,10 +89,16 @@ impl Window {
 
     /// Adds a change that is delivered.
     pub(super) fn add(&mut self, event: &PbEvent) {
-        if let Some((id, hash)) = self.hashes(event) {
-            self.changes.insert(id, hash);
-        }
+        // Others were compared, or are left out: those of the revision at which there were too many.
+        let Some((id, hash)) = self
+            .hashes(event)
+            .filter(|((revision, _), _)| *revision > self.since)
+        else {
+            return;
+        };
+        self.changes.insert(id, hash);
         if self.changes.len() > MAX_CHANGES {
+            self.advance(id.0);
             self.restart();
         }
     }
@@ -114,8 +136,37 @@ impl Window {
         }
     }
 
+    /// Compares a message of the history with what was delivered. Without one, [`LINGER_TIME`] has passed since the last;
+    /// `elapsed` is the time since the replay began.
+    pub(super) fn read_replayed(
+        &mut self,
+        replay: &mut Replay,
+        response: Option<&PbWatchResponse>,
+        elapsed: Duration,
+    ) -> Result<ReplayStep, StoreError> {
+        let is_over = match response {
+            None => replay.is_complete() || elapsed > REPLAY_LIMIT,
+            Some(response) if response.canceled => {
+                self.restart();
+                return Ok(ReplayStep::Skip);
+            }
+            Some(response) => {
+                response
+                    .events
+                    .iter()
+                    .try_for_each(|event| self.compare(replay, event))?;
+                replay.is_complete() && elapsed > LINGER_TIME && !response.fragment
+            }
+        };
+        Ok(if is_over {
+            ReplayStep::Compare
+        } else {
+            ReplayStep::Read
+        })
+    }
+
     /// Compares a change of the history with what was delivered.
-    pub(super) fn compare(&self, replay: &mut Replay, event: &PbEvent) -> Result<(), StoreError> {
+    fn compare(&self, replay: &mut Replay, event: &PbEvent) -> Result<(), StoreError> {
         let Some((id, hash)) = self.hashes(event) else {
             return Ok(());
         };

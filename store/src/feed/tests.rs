@@ -18,6 +18,10 @@ enum Request {
         oneshot::Sender<Result<(i64, Vec<Problem>), StoreError>>,
     ),
     Watch(Position, oneshot::Sender<Result<WatchStream, StoreError>>),
+    Resume(
+        ResumePoint,
+        oneshot::Sender<Result<(WatchStream, Vec<Change>), StoreError>>,
+    ),
 }
 
 struct ScriptedWatch {
@@ -61,6 +65,28 @@ impl Store for ScriptedWatch {
             .send(Request::Watch(position.clone(), reply))
             .unwrap();
         async { answer.await.unwrap() }.boxed()
+    }
+
+    fn resume_saved<'a>(
+        &'a self,
+        _prefix: &'a str,
+        point: &'a ResumePoint,
+    ) -> BoxFuture<'a, Result<(WatchStream, Vec<Change>), StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        self.requests
+            .send(Request::Resume(point.clone(), reply))
+            .unwrap();
+        async { answer.await.unwrap() }.boxed()
+    }
+
+    fn read_at<'a>(
+        &'a self,
+        keys: &'a BTreeSet<String>,
+        revision: i64,
+    ) -> BoxFuture<'a, Result<Vec<Change>, StoreError>> {
+        let read = |key: &String| Change::Put(entry(key, revision));
+        let changes = keys.iter().map(read).collect();
+        async { Ok(changes) }.boxed()
     }
 
     fn transact(&self, _transaction: Transaction) -> BoxFuture<'_, Result<i64, StoreError>> {
@@ -153,12 +179,18 @@ impl Stage {
             panic!("expected a watch")
         };
         assert_eq!(position.revision(), expected);
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let stream: BoxStream<'static, _> = stream::unfold(receiver, |mut receiver| async {
-            Some((receiver.recv().await?, receiver))
-        })
-        .boxed();
+        let (sender, stream) = played_watch();
         assert!(reply.send(Ok(stream)).is_ok());
+        sender
+    }
+
+    async fn answer_resume(&mut self, answer: Result<Vec<Change>, StoreError>) -> Watch {
+        let Some(Request::Resume(point, reply)) = self.requests.recv().await else {
+            panic!("expected to go on from what was saved")
+        };
+        assert_eq!(point, saved_point());
+        let (sender, stream) = played_watch();
+        assert!(reply.send(answer.map(|changes| (stream, changes))).is_ok());
         sender
     }
 
@@ -169,8 +201,11 @@ impl Stage {
         assert!(reply.send(Err(error)).is_ok());
     }
 
+    /// The next event, within a day of simulated time.
     async fn next(&mut self) -> FeedEvent {
-        self.events.recv().await.unwrap().event
+        let day = Duration::from_secs(86_400);
+        let delivery = timeout(day, self.events.recv()).await;
+        delivery.expect("no event").unwrap().event
     }
 
     /// A feed that has listed at revision 5 and watches from there.
@@ -181,6 +216,29 @@ impl Stage {
         let watch = stage.answer_watch(5).await;
         (stage, watch)
     }
+}
+
+/// A watch whose events the test sends.
+fn played_watch() -> (Watch, WatchStream) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let stream: BoxStream<'static, _> = stream::unfold(receiver, |mut receiver| async {
+        Some((receiver.recv().await?, receiver))
+    })
+    .boxed();
+    (sender, stream)
+}
+
+fn saved_point() -> ResumePoint {
+    ResumePoint {
+        position: Position::at(5),
+        keys: 3,
+        deviating: ["/bad".to_owned()].into(),
+        identity: None,
+    }
+}
+
+fn saved() -> SavedStart {
+    SavedStart::Usable(Box::new(saved_point()))
 }
 
 fn snapshot(revision: i64) -> Snapshot {
@@ -499,7 +557,7 @@ async fn lists_without_a_lasting_watch_are_an_outage_with_growing_pauses() {
     watch.send(Err(compacted())).unwrap();
     stage.answer_list(Ok(9)).await;
     assert!(
-        start.elapsed() < Duration::from_secs(1),
+        start.elapsed() < Duration::from_secs(1) + LIST_SPREAD,
         "a watch that lasted begins anew"
     );
 }
@@ -773,4 +831,100 @@ async fn changes_of_many_bytes_wait_at_store_and_not_here() {
             FeedEvent::Changed(large(revision, mebibytes))
         );
     }
+}
+
+fn progress(revision: i64) -> WatchEvent {
+    WatchEvent::Changed(Batch {
+        revision,
+        changes: Vec::new(),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn saved_state_is_gone_on_from_without_a_list() {
+    let mut stage = Stage::with(Feed::start_saving);
+    stage.handle.begin(saved());
+    let bad = vec![Change::Put(entry("/bad", 4))];
+    let watch = stage.answer_resume(Ok(bad.clone())).await;
+    assert_eq!(stage.next().await, FeedEvent::Resumed { revision: 5 });
+    let deviating = Batch {
+        revision: 5,
+        changes: bad,
+    };
+    assert_eq!(stage.next().await, FeedEvent::Changed(deviating));
+    watch.send(Ok(progress(5))).unwrap();
+    watch.send(Ok(progress(6))).unwrap();
+    watch.send(Ok(WatchEvent::Changed(batch(7)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Progress { revision: 6 });
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(7)));
+    // From now on as after a list.
+    watch.send(Err(lost())).unwrap();
+    assert_eq!(stage.next().await, down());
+    stage.answer_watch(7).await;
+    assert_eq!(stage.next().await, FeedEvent::Up);
+}
+
+#[tokio::test(start_paused = true)]
+async fn saved_state_of_another_store_leads_to_a_list_alone() {
+    let mut stage = Stage::with(Feed::start_saving);
+    stage.handle.begin(saved());
+    stage.answer_resume(Err(lost())).await;
+    assert_eq!(stage.next().await, down(), "an outage ends nothing");
+    let start = Instant::now();
+    let other = StoreError::Replaced {
+        revision: 5,
+        key: "/a".to_owned(),
+    };
+    stage.answer_resume(Err(other)).await;
+    stage.answer_pages(&[&[]], Ok(9)).await;
+    assert!(start.elapsed() < LIST_SPREAD + Duration::from_secs(1));
+    stage.expect_page(&[]).await;
+    stage.expect_complete(9, &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn start_with_nothing_saved_lists_at_once() {
+    let mut waits = Vec::new();
+    for start in [Some(SavedStart::Nothing), None] {
+        let mut stage = Stage::with(Feed::start_saving);
+        let begin = Instant::now();
+        if let Some(start) = start {
+            stage.handle.begin(start);
+        }
+        stage.answer_pages(&[], Ok(9)).await;
+        waits.push(begin.elapsed());
+    }
+    assert_eq!(waits, [Duration::ZERO, SAVED_START_TIMEOUT]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unusable_saved_states_of_many_are_listed_one_after_the_other() {
+    let mut waits = Vec::new();
+    for _ in 0..32 {
+        let mut stage = Stage::with(Feed::start_saving);
+        let begin = Instant::now();
+        stage.handle.begin(SavedStart::Unusable);
+        stage.answer_pages(&[], Ok(9)).await;
+        waits.push(begin.elapsed());
+    }
+    let (first, last) = (waits.iter().min().unwrap(), waits.iter().max().unwrap());
+    assert!(
+        *last <= LIST_SPREAD && *last > *first + LIST_SPREAD / 2,
+        "{waits:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_read_again_come_at_the_watched_revision() {
+    let (mut stage, watch) = Stage::watching().await;
+    watch.send(Ok(WatchEvent::Changed(batch(6)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(6)));
+    stage.handle.request_reread(["/a".to_owned()].into());
+    let again = Batch {
+        revision: 6,
+        changes: vec![Change::Put(entry("/a", 6))],
+    };
+    assert_eq!(stage.next().await, FeedEvent::Changed(again));
+    watch.send(Ok(WatchEvent::Changed(batch(7)))).unwrap();
+    assert_eq!(stage.next().await, FeedEvent::Changed(batch(7)));
 }

@@ -120,14 +120,16 @@ impl Scope {
     pub fn node(name: &str, proxy_name: &str, address: &KubeAddress) -> Self {
         let is_needed = |resource: &Resource| match resource.kind {
             Kind::Node | Kind::Service | Kind::EndpointSlice | Kind::ExternalWorkload => true,
-            Kind::Pod => address.pods,
+            Kind::Pod => address.scope.pods,
             _ => false,
         };
         let mut resources = Self::cluster().resources;
         resources.retain(is_needed);
         for resource in &mut resources {
             match resource.kind {
-                Kind::Node if !address.nodes => resource.fields = format!("metadata.name={name}"),
+                Kind::Node if !address.scope.nodes => {
+                    resource.fields = format!("metadata.name={name}");
+                }
                 Kind::Service if proxy_name.is_empty() => {
                     resource.labels = format!("!{PROXY_NAME}");
                 }
@@ -156,6 +158,7 @@ mod tests {
     use contiv_proto::key::ROOT;
 
     use super::*;
+    use crate::AgentScope;
 
     fn names(scope: &Scope, prefix: &str) -> Vec<&'static str> {
         scope
@@ -192,8 +195,10 @@ mod tests {
             "n1",
             "",
             &KubeAddress {
-                pods: true,
-                nodes: true,
+                scope: AgentScope {
+                    pods: true,
+                    nodes: true,
+                },
                 ..address
             },
         );

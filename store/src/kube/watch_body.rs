@@ -150,3 +150,23 @@ impl WatchBody {
 fn too_large() -> WatchBodyError {
     WatchBodyError::NoEvent(format!("an event is larger than {MAX_EVENT_SIZE} bytes"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn event_of_another_type_is_no_event() {
+        for (line, is_event) in [
+            (r#"{"type":"ADDED","object":{"kind":"Pod"}}"#, true),
+            (r#"{"type":"ADDED","object":{"kind":"Node"}}"#, false),
+            (r#"{"type":"ADDED","object":{}}"#, false),
+            (r#"{"type":"ERROR","object":{"kind":"Status"}}"#, true),
+        ] {
+            let answer = Response::new(Body::from(format!("{line}\n").into_bytes()));
+            let event = WatchBody::new(answer, Kind::Pod).next().await;
+            let is_refused = matches!(event, Err(WatchBodyError::NoEvent(_)));
+            assert_eq!(is_refused, !is_event, "{line}: {event:?}");
+        }
+    }
+}

@@ -27,6 +27,14 @@ pub(super) const STATE: TableDefinition<'_, &str, (u64, i64, u64, u64)> =
 /// One row: the number of the last log record that is contained, and the state without its format. A version without a log
 /// changes the state only.
 pub(super) const LOG: TableDefinition<'_, &str, (u64, i64, u64, u64)> = TableDefinition::new("log");
+/// One row: the state without its format, the cluster's id and term, each 0 if it is unknown, and a checksum over these two and the
+/// tables below. A version without this table changes the state only: then it is out of date.
+pub(super) const RESUME: TableDefinition<'_, &str, (i64, u64, u64, u64, u64, u64)> =
+    TableDefinition::new("resume");
+/// The keys whose saved values are not those of the store.
+pub(super) const DEVIATING: TableDefinition<'_, &str, ()> = TableDefinition::new("deviating");
+/// The keys that were deleted last, in their order.
+pub(super) const DELETED: TableDefinition<'_, u64, &str> = TableDefinition::new("deleted");
 /// One row: the store that is mirrored.
 const SOURCE: TableDefinition<'_, &str, &str> = TableDefinition::new("source");
 pub(super) const ROW_KEY: &str = "mirror";
@@ -69,14 +77,18 @@ pub(super) enum LoadError {
     Content(String),
 }
 
-/// Opens a database and reads all of it, so that its content can be trusted afterwards.
+/// Reads all entries, and returns their checksum.
+pub(super) type ReadAll<'a> = dyn FnMut(&Database) -> Result<EntriesChecksum, redb::Error> + 'a;
+
+/// Opens a database and has all of it read, so that its content can be trusted afterwards.
 pub(super) fn open_and_check(
     open: impl Fn() -> Result<Database, DatabaseError>,
     source: &str,
+    read_all: &mut ReadAll<'_>,
 ) -> Result<Database, LoadError> {
     let open = || {
         let database = open().map_err(|error| unusable(error.into()))?;
-        check(&database, source)?;
+        check(&database, source, read_all)?;
         Ok(database)
     };
     // The database may panic on a damaged file.
@@ -104,7 +116,7 @@ fn unusable(error: redb::Error) -> LoadError {
     }
 }
 
-fn check(database: &Database, source: &str) -> Result<(), LoadError> {
+fn check(database: &Database, source: &str, read_all: &mut ReadAll<'_>) -> Result<(), LoadError> {
     // Any read error means damage; a write error does not.
     let content = |error: redb::Error| LoadError::Content(error.to_string());
     if let Some((format, _, count, total)) = state(database).map_err(content)? {
@@ -115,7 +127,7 @@ fn check(database: &Database, source: &str) -> Result<(), LoadError> {
         }
         let (expected, found) = (
             EntriesChecksum { count, total },
-            checksum_of(database).map_err(content)?,
+            read_all(database).map_err(content)?,
         );
         if expected != found {
             return Err(LoadError::Content(format!(
@@ -185,23 +197,39 @@ pub(super) fn read(database: &Database) -> Result<Option<(i64, Vec<Entry>)>, red
     let Some((_, revision, ..)) = state(database)? else {
         return Ok(None);
     };
-    let transaction = database.begin_read()?;
     let mut entries = Vec::new();
-    for row in transaction.open_table(ENTRIES)?.iter()? {
-        let (key, value) = row?;
-        let (create_revision, mod_revision, value) = value.value();
-        let value = Bytes::copy_from_slice(value);
-        entries.push(Entry {
-            key: key.value().to_owned(),
-            value,
-            create_revision,
-            mod_revision,
-        });
-    }
+    for_each_page(database, &mut |page| entries.extend(page))?;
     Ok(Some((revision, entries)))
 }
 
-fn checksum_of(database: &Database) -> Result<EntriesChecksum, redb::Error> {
+/// How many entries a page has: as many as one of a list, so that it is decoded in parallel.
+const PAGE_ENTRIES: usize = 5000;
+
+/// Calls `show` with all entries by their keys, page by page.
+pub(super) fn for_each_page(
+    database: &Database,
+    show: &mut dyn FnMut(Vec<Entry>),
+) -> Result<(), redb::Error> {
+    let transaction = database.begin_read()?;
+    let mut page = Vec::new();
+    for row in transaction.open_table(ENTRIES)?.iter()? {
+        let (key, value) = row?;
+        let (create_revision, mod_revision, value) = value.value();
+        page.push(Entry {
+            key: key.value().to_owned(),
+            value: Bytes::copy_from_slice(value),
+            create_revision,
+            mod_revision,
+        });
+        if page.len() == PAGE_ENTRIES {
+            show(std::mem::take(&mut page));
+        }
+    }
+    show(page);
+    Ok(())
+}
+
+pub(super) fn checksum_of(database: &Database) -> Result<EntriesChecksum, redb::Error> {
     let mut checksum = EntriesChecksum::default();
     for row in database.begin_read()?.open_table(ENTRIES)?.iter()? {
         let (key, value) = row?;

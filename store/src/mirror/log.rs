@@ -90,10 +90,10 @@ impl Log {
         self.next
     }
 
-    /// Writes changes. Returns their number, and whether the write succeeded.
-    pub fn append(&mut self, batch: &Batch) -> (u64, io::Result<()>) {
+    /// Writes changes, and the keys of those that are not saved. Returns their number, and whether the write succeeded.
+    pub fn append(&mut self, batch: &Batch, deviating: &BTreeSet<String>) -> (u64, io::Result<()>) {
         let number = self.take_number();
-        let written = self.try_append(number, batch);
+        let written = self.try_append(number, batch, deviating);
         if written.is_err() {
             // It may end with half a record.
             self.close();
@@ -101,7 +101,12 @@ impl Log {
         (number, written)
     }
 
-    fn try_append(&mut self, number: u64, batch: &Batch) -> io::Result<()> {
+    fn try_append(
+        &mut self,
+        number: u64,
+        batch: &Batch,
+        deviating: &BTreeSet<String>,
+    ) -> io::Result<()> {
         if self
             .current
             .as_ref()
@@ -122,7 +127,7 @@ impl Log {
             self.current = Some(self.create(number)?);
         }
         self.buffer.clear();
-        record::put_changes(&mut self.buffer, number, batch);
+        record::put_changes(&mut self.buffer, number, batch, deviating);
         let Some((file, segment)) = &mut self.current else {
             return Ok(());
         };

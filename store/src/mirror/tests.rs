@@ -72,7 +72,7 @@ fn changes_and_replacements_lead_to_same() {
         },
         Change::Put(entry("/c", "new", 9)),
     ];
-    mirror.apply(9, &changes).unwrap();
+    mirror.apply(9, &changes, &BTreeSet::new()).unwrap();
     let entries = vec![entry("/a", "changed", 8), entry("/c", "new", 9)];
     assert_eq!(
         mirror.load().unwrap(),

@@ -2,6 +2,11 @@
 
 use std::{fmt, path::PathBuf};
 
+use super::{
+    AgentScope,
+    scope::{pairs, write_query},
+};
+
 /// How to find the API server, as in the URL `kube:[PATH][?context=NAME][&pods=all][&nodes=all]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KubeAddress {
@@ -9,11 +14,8 @@ pub struct KubeAddress {
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig. None: its current one.
     pub context: Option<String>,
-    /// Whether an agent reads the pods of the cluster too. Only weights in their annotations need that.
-    pub pods: bool,
-    /// Whether an agent reads all nodes, and not only its own. Only what concerns the whole cluster needs that, such as
-    /// masquerading what leaves it.
-    pub nodes: bool,
+    /// What an agent reads.
+    pub scope: AgentScope,
 }
 
 impl KubeAddress {
@@ -27,18 +29,16 @@ impl KubeAddress {
             kubeconfig: (!path.is_empty()).then(|| PathBuf::from(path)),
             ..Self::default()
         };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        for pair in pairs(query) {
             match pair.split_once('=') {
                 Some(("context", name)) if !name.is_empty() => {
                     address.context = Some(name.to_owned());
                 }
-                Some(("pods", "all")) => address.pods = true,
-                Some(("pods", "none")) => address.pods = false,
-                Some(("nodes", "all")) => address.nodes = true,
-                Some(("nodes", "own")) => address.nodes = false,
+                Some((name, value)) if address.scope.read(name, value) => {}
                 _ => {
                     return Err(format!(
-                        "{pair:?} is none of context=NAME, pods=all, pods=none, nodes=all and nodes=own"
+                        "{pair:?} is none of context=NAME, {}",
+                        AgentScope::FORMS
                     ));
                 }
             }
@@ -54,11 +54,7 @@ impl fmt::Display for KubeAddress {
             write!(f, "{}", path.display())?;
         }
         let context = self.context.as_ref().map(|name| format!("context={name}"));
-        let pods = self.pods.then(|| "pods=all".to_owned());
-        let nodes = self.nodes.then(|| "nodes=all".to_owned());
-        for (i, pair) in context.into_iter().chain(pods).chain(nodes).enumerate() {
-            write!(f, "{}{pair}", if i == 0 { '?' } else { '&' })?;
-        }
-        Ok(())
+        let scope = self.scope.parameters().map(str::to_owned);
+        write_query(f, context.into_iter().chain(scope))
     }
 }

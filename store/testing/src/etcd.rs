@@ -4,6 +4,7 @@ use std::{io, path::Path, time::Duration};
 
 use tempfile::TempDir;
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     process::Command,
     time::{Instant, sleep},
@@ -253,6 +254,19 @@ impl Etcd {
         ];
         self.ctl(&[&arguments[..], &cluster].concat()).await?;
         self.start_again().await
+    }
+
+    /// What etcd counts, in the text format of Prometheus.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn metrics(&self) -> io::Result<String> {
+        let mut stream = TcpStream::connect(self.port.address()).await?;
+        let request = b"GET /metrics HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        Ok(text)
     }
 
     /// Runs `etcdctl` against this etcd and returns its output.

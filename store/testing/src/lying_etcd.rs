@@ -1,11 +1,13 @@
 //! A proxy before a real etcd that changes what it says.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     io,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+    sync::{Arc, OnceLock},
+    task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -23,9 +25,10 @@ use prost::Message;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
+    time::{Instant, Sleep, sleep_until},
 };
 
-use super::reserved_port::ReservedPort;
+use super::{liar::Passed, reserved_port::ReservedPort};
 
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const RANGE: &str = "/etcdserverpb.KV/Range";
@@ -34,8 +37,25 @@ const REVISION_TAG: u8 = 4 << 3;
 /// The bytes before each message of gRPC: a flag, and the size.
 const HEADER_BYTES: usize = 5;
 
+/// What a client asks for with `etcdserverpb.WatchRequest`.
+#[derive(Clone, PartialEq, Message)]
+struct WatchRequest {
+    #[prost(message, optional, tag = "1")]
+    create_request: Option<WatchCreateRequest>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WatchCreateRequest {
+    #[prost(int64, tag = "3")]
+    start_revision: i64,
+    #[prost(bool, tag = "4")]
+    progress_notify: bool,
+}
+
 /// Changes a message. False: it is lost.
 type Rewrite<T> = Box<dyn FnMut(&mut T) -> bool + Send>;
+/// Passes a message on, of a watch that began at this revision.
+type Pass = Box<dyn FnMut(PbWatchResponse, i64) -> Passed + Send>;
 
 /// Forwards gRPC from a loopback port to an etcd, and changes answers on the way.
 pub struct LyingEtcd {
@@ -48,6 +68,7 @@ pub struct LyingEtcd {
 #[derive(Default)]
 struct Lies {
     watches: Mutex<Option<Rewrite<PbWatchResponse>>>,
+    new_changes: Mutex<Option<Pass>>,
     ranges: Mutex<Option<Rewrite<PbRangeResponse>>>,
     /// The revision at which the next range is read, whatever is requested.
     revision: Mutex<Option<u64>>,
@@ -81,6 +102,15 @@ impl LyingEtcd {
         rewrite: impl FnMut(&mut PbWatchResponse) -> bool + Send + 'static,
     ) {
         *self.lies.watches.lock() = Some(Box::new(rewrite));
+    }
+
+    /// Passes on so what watches bring that ask for notifications of progress: those of new changes, and not of past ones. The number
+    /// is the revision at which the watch began.
+    pub fn pass_new_changes(
+        &self,
+        pass: impl FnMut(PbWatchResponse, i64) -> Passed + Send + 'static,
+    ) {
+        *self.lies.new_changes.lock() = Some(Box::new(pass));
     }
 
     /// Changes each later page of a list so.
@@ -154,23 +184,64 @@ async fn forward(
                 .boxed()
         }
     };
+    let start = Arc::<OnceLock<i64>>::default();
+    let body = if path == WATCH {
+        note_start(body, Arc::clone(&start))
+    } else {
+        body
+    };
     let (head, body) = sender
         .send_request(Request::from_parts(head, body))
         .await?
         .into_parts();
     let lies = Arc::clone(lies);
-    let rewrite: fn(&Lies, Bytes) -> Option<Bytes> = match path.as_str() {
-        WATCH => |lies, message| rewritten(&lies.watches, message),
-        RANGE => |lies, message| rewritten(&lies.ranges, message),
+    let rewrite: RewriteMessage = match path.as_str() {
+        WATCH => Box::new(move |message| match start.get() {
+            Some(start) => passed(&lies, message, *start),
+            None => rewritten(&lies.watches, message),
+        }),
+        RANGE => Box::new(move |message| rewritten(&lies.ranges, message)),
         _ => return Ok(Response::from_parts(head, body.boxed())),
     };
     let body = RewrittenBody {
         body,
         received: BytesMut::new(),
-        lies,
         rewrite,
+        waiting: BTreeMap::new(),
+        sent: 0,
+        newest: Instant::now(),
+        timer: None,
     };
     Ok(Response::from_parts(head, body.boxed()))
+}
+
+/// Notes the revision at which a watch of new changes begins.
+fn note_start(body: AnyBody, start: Arc<OnceLock<i64>>) -> AnyBody {
+    let mut sent = BytesMut::new();
+    body.map_frame(move |frame| {
+        if let Some(data) = frame.data_ref()
+            && start.get().is_none()
+        {
+            sent.extend_from_slice(data);
+            let request = split_message(&mut sent).map(WatchRequest::decode);
+            if let Some(Ok(WatchRequest {
+                create_request: Some(request),
+            })) = request
+                && request.progress_notify
+            {
+                let _ = start.set(request.start_revision);
+            }
+        }
+        frame
+    })
+    .boxed()
+}
+
+/// Takes the first message off, once all of it is there.
+fn split_message(received: &mut BytesMut) -> Option<Bytes> {
+    let [_, size @ ..] = *received.first_chunk::<HEADER_BYTES>()?;
+    let size = HEADER_BYTES + u32::from_be_bytes(size) as usize;
+    (received.len() >= size).then(|| received.split_to(size).freeze().slice(HEADER_BYTES..))
 }
 
 /// The message of a range with another revision: of a field that is there twice, the last counts.
@@ -181,16 +252,52 @@ fn read_at(framed: &Bytes, revision: u64) -> Bytes {
     with_header(&message)
 }
 
+/// What becomes of a message.
+#[derive(Default)]
+struct RewrittenMessage {
+    /// How much later it comes, and what follows it.
+    delay: Duration,
+    message: Option<Bytes>,
+    /// What comes so much later still, and alone.
+    late: Option<(Duration, Bytes)>,
+}
+
+type RewriteMessage = Box<dyn FnMut(Bytes) -> RewrittenMessage + Send + Sync>;
+
 fn rewritten<T: Message + Default>(
     rewrite: &Mutex<Option<Rewrite<T>>>,
     message: Bytes,
-) -> Option<Bytes> {
+) -> RewrittenMessage {
     let mut rewrite = rewrite.lock();
-    match (&mut *rewrite, T::decode(message.clone())) {
+    let message = match (&mut *rewrite, T::decode(message.clone())) {
         (Some(rewrite), Ok(mut decoded)) => {
             rewrite(&mut decoded).then(|| decoded.encode_to_vec().into())
         }
         _ => Some(message),
+    };
+    RewrittenMessage {
+        message,
+        ..RewrittenMessage::default()
+    }
+}
+
+/// A message of a watch of new changes.
+fn passed(lies: &Lies, message: Bytes, start: i64) -> RewrittenMessage {
+    let mut pass = lies.new_changes.lock();
+    let (Some(pass), Ok(decoded)) = (&mut *pass, PbWatchResponse::decode(message.clone())) else {
+        return rewritten(&lies.watches, message);
+    };
+    let Passed {
+        message,
+        delay,
+        late,
+        ..
+    } = pass(decoded, start);
+    let encode = |message: PbWatchResponse| Bytes::from(message.encode_to_vec());
+    RewrittenMessage {
+        delay,
+        message: message.map(encode),
+        late: late.map(|(delay, message)| (delay, encode(message))),
     }
 }
 
@@ -207,22 +314,50 @@ struct RewrittenBody {
     body: Incoming,
     /// The beginning of the next message.
     received: BytesMut,
-    lies: Arc<Lies>,
-    rewrite: fn(&Lies, Bytes) -> Option<Bytes>,
+    rewrite: RewriteMessage,
+    /// Messages that are passed on when it is time.
+    waiting: BTreeMap<(Instant, u64), Bytes>,
+    sent: u64,
+    /// When the last of them is passed on that others do not overtake.
+    newest: Instant,
+    /// Ends when the first of them is due.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl RewrittenBody {
-    /// The next message of which all has arrived and that is not lost.
-    fn next(&mut self) -> Option<Bytes> {
-        loop {
-            let [_, size @ ..] = *self.received.first_chunk::<HEADER_BYTES>()?;
-            let size = HEADER_BYTES + u32::from_be_bytes(size) as usize;
-            if self.received.len() < size {
-                return None;
+    /// Rewrites the messages of which all has arrived.
+    fn rewrite_received(&mut self) {
+        while let Some(message) = split_message(&mut self.received) {
+            let RewrittenMessage {
+                delay,
+                message,
+                late,
+            } = (self.rewrite)(message);
+            self.newest = self.newest.max(Instant::now() + delay);
+            let late = late.map(|(delay, message)| (self.newest + delay, message));
+            let message = message.map(|message| (self.newest, message));
+            for (due, message) in message.into_iter().chain(late) {
+                self.sent += 1;
+                self.waiting.insert((due, self.sent), with_header(&message));
             }
-            let message = self.received.split_to(size).freeze().slice(HEADER_BYTES..);
-            if let Some(message) = (self.rewrite)(&self.lies, message) {
-                return Some(with_header(&message));
+        }
+    }
+
+    /// The next message that is due.
+    fn poll_due(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+        loop {
+            let Some(first) = self.waiting.first_entry() else {
+                return Poll::Pending;
+            };
+            let (due, _) = *first.key();
+            if due <= Instant::now() {
+                return Poll::Ready(first.remove());
+            }
+            let mut timer = Box::pin(sleep_until(due));
+            let is_due = timer.as_mut().poll(context).is_ready();
+            self.timer = Some(timer);
+            if !is_due {
+                return Poll::Pending;
             }
         }
     }
@@ -237,15 +372,17 @@ impl Body for RewrittenBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         loop {
-            if let Some(message) = self.next() {
+            self.rewrite_received();
+            if let Poll::Ready(message) = self.poll_due(context) {
                 return Poll::Ready(Some(Ok(Frame::data(message))));
             }
-            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
-                Some(Ok(frame)) => match frame.into_data() {
+            match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => self.received.extend_from_slice(&data),
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
-                end => return Poll::Ready(end),
+                Poll::Ready(end) => return Poll::Ready(end),
             }
         }
     }

@@ -3,9 +3,11 @@
 mod commits;
 mod feed;
 mod grpc_proxy;
+mod lie_campaign;
 mod lies;
 mod login;
 mod members;
+mod ranges;
 mod revisions;
 mod tls;
 mod too_large;

@@ -16,7 +16,7 @@ use std::{
 
 use nix::mount::{MsFlags, mount};
 
-use super::{Lab, LabError, Result, process::print_logs, wait_for};
+use super::{Lab, LabError, Result, process::print_logs, wait::wait_at_most};
 
 /// Set for the inner run: a file that it writes, which proves that it ran.
 const MARK_VARIABLE: &str = "CONTIV_LAB_MARK";
@@ -206,7 +206,7 @@ fn search_path() -> OsString {
 }
 
 fn wait(limit: Duration, mut child: Child) -> Result<ExitStatus> {
-    let ended = wait_for("the run inside the namespaces ends", limit, || {
+    let ended = wait_at_most("the run inside the namespaces ends", limit, || {
         child.try_wait().transpose()
     });
     if ended.is_err() {

@@ -285,6 +285,72 @@ fn affinity_ends_with_endpoint_and_others_keep_theirs() -> Result<()> {
     )
 }
 
+/// kube-proxy's clients keep a backend that terminates until it ends (kubernetes/kubernetes#110302).
+#[test]
+fn terminating_backend_gets_no_new_connection_of_its_clients() -> Result<()> {
+    let by_client = |backends: &[&'static Host]| ServiceManifest {
+        annotations: vec![("contiv.io/balance", "client-address")],
+        ..ServiceManifest::new(Service::new("hash", 81, backends))
+    };
+    run(
+        "affinity::terminating_backend_gets_no_new_connection_of_its_clients",
+        |lab| {
+            vec![
+                sticky("web", 80, THREE_HOURS, &three(lab)),
+                by_client(&three(lab)),
+            ]
+        },
+        |lab, state, agent, _| {
+            let services = [
+                Service::new("web", 80, &three(lab)),
+                Service::new("hash", 81, &three(lab)),
+            ];
+            let ask = |service: &Service| {
+                let ask = |at| ask_all(lab, service, Frontend::LoadBalancer, at);
+                FAMILIES_AND_PROTOCOLS
+                    .into_iter()
+                    .map(ask)
+                    .collect::<Result<Vec<_>>>()
+            };
+            let before = services.each_ref().map(ask);
+            let ready = [lab.pod2.host, lab.pod3.host];
+            for rest in [sticky("web", 80, THREE_HOURS, &ready), by_client(&ready)] {
+                let terminating = vec![lab.pod1.host];
+                let rest = ServiceManifest {
+                    terminating,
+                    ..rest
+                };
+                state.put_manifest(&rest)?;
+                let path = format!("/services/default/{}", rest.service.name);
+                wait_until("a backend terminates", Duration::from_secs(20), || {
+                    let service = agent.http("GET", &path);
+                    service.is_ok_and(|service| service.body.contains("Terminating"))
+                        && agent.is_in_sync()
+                })?;
+            }
+            for (service, before) in services.iter().zip(before) {
+                let (before, now) = (before?, ask(service)?);
+                let had = before
+                    .iter()
+                    .any(|served| backends_of(served).contains("pod1"));
+                assert!(had, "{}: {before:?}", service.name);
+                for (before, now) in before.iter().zip(&now) {
+                    for (client, by) in now {
+                        assert_ne!(by, "pod1", "{}: client {client}", service.name);
+                        let kept = before[client] != "pod1";
+                        assert!(
+                            !kept || *by == before[client],
+                            "{}: client {client}",
+                            service.name
+                        );
+                    }
+                }
+            }
+            Ok(())
+        },
+    )
+}
+
 #[test]
 fn affinity_outlives_agent_and_its_restart() -> Result<()> {
     run(

@@ -14,13 +14,12 @@ use contiv_renderer::{Renderer, nftables::Nftables};
 use contiv_tests::lab::{LabError, Namespace, Result, isolated};
 
 /// The base chains of every table.
-const ALWAYS: [&str; 6] = [
-    "filter-forward",
-    "filter-input",
-    "filter-output",
+const ALWAYS: [&str; 5] = [
     "nat-output",
     "nat-postrouting",
     "nat-prerouting",
+    "refuse-output",
+    "refuse-prerouting",
 ];
 
 /// The features of a service besides a cluster IP.
@@ -90,7 +89,7 @@ impl Features {
         let of = |is_needed: bool, chains: &'static [&str]| if is_needed { chains } else { &[] };
         [
             &ALWAYS[..],
-            of(self.sticky, &["learn-prerouting", "learn-output"]),
+            of(self.sticky, &["learn-postrouting", "learn-input"]),
             of(self.external != External::No, &["external-postrouting"]),
             of(
                 self.external == External::Restricted,

@@ -132,9 +132,9 @@ fn foreign_changes_are_undone_and_recorded_with_their_process() -> Result<()> {
                     "changed the table",
                 ),
                 (
-                    "chain inet contiv filter-output",
+                    "chain inet contiv refuse-output",
                     &["{ policy drop; }"],
-                    "changed chain filter-output",
+                    "changed chain refuse-output",
                 ),
                 // The chain exists because the service has a node port.
                 (

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
-    cluster::{Etcd, Frontend, Manifests, Service, State},
-    lab::{Family, Lab, LabError, Protocol, Result, isolated},
+    cluster::{Etcd, Frontend, Manifests, Service, State, TARGET_PORT},
+    lab::{Family, Lab, LabError, Protocol, Responder, Result, isolated, wait_until},
 };
 
 /// A time that a user would not notice. A client without an answer waits for minutes.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Longer than the search for stale flows waits.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn service_without_backends_rejects_at_once_from_manifests() -> Result<()> {
@@ -88,4 +91,36 @@ fn refused_connections_are_counted() -> Result<()> {
         );
         agent.stop().map(drop)
     })
+}
+
+/// Datagrams of the node to one of its own addresses are rejected by translating them to port 0.
+#[test]
+fn rejected_datagrams_of_the_node_are_served_later() -> Result<()> {
+    isolated(
+        "no_backends::rejected_datagrams_of_the_node_are_served_later",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+            let state = Manifests::new(lab)?;
+            let empty = Service::new("web", 80, &[]);
+            state.put(&empty)?;
+            let agent = Agent::start(lab, &AgentOptions::with_open_table(state.url()))?;
+            for family in Family::BOTH {
+                let address = empty.address(lab, Frontend::NodePort, family);
+                let mut session = lab.node.open(Protocol::Udp, address)?;
+                for _ in 0..2 {
+                    let error = session.ask().expect_err("there is no backend");
+                    assert!(error.to_string().contains("refused"), "{error}");
+                }
+                let web = Service::new("web", 80, &[lab.pod3.host]);
+                state.put(&web)?;
+                agent.wait_until_applied(&web)?;
+                wait_until("the same flow is answered", SEARCH_TIMEOUT, || {
+                    session.ask().is_ok()
+                })?;
+                state.put(&empty)?;
+                agent.wait_until_applied(&empty)?;
+            }
+            Ok(())
+        },
+    )
 }

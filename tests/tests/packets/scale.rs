@@ -11,7 +11,7 @@ use std::{
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Etcd, Frontend, NAMESPACE, ROOT, Service, State, TARGET_PORT},
-    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_until},
+    lab::{Family, Lab, Outcome, Protocol, Responder, Result, isolated, wait_for, wait_until},
 };
 use serde_json::{Value, json};
 
@@ -94,20 +94,25 @@ fn ten_thousand_services_start_fast_and_change_cheaply() -> Result<()> {
             println!(
                 "one endpoint changed in etcd, answered by the new one: median {median:?}, worst {worst:?}"
             );
-            let events = agent
-                .http("GET", &format!("/controller/event-history?last={CHANGES}"))?
-                .json()?;
-            let changes = events
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter(|event| event["kind"] == "change");
-            let costs: Vec<_> = changes
-                .map(|event| {
-                    let report = &event["renderers"]["nftables"]["report"];
-                    (report["transactions"].as_u64(), report["bytes"].as_u64())
-                })
-                .collect();
+            // A change is seen in the kernel a moment before its report is.
+            let costs = wait_for("all changes are reported", Duration::from_secs(10), || {
+                let path = format!("/controller/event-history?last={CHANGES}");
+                let events = agent.http("GET", &path).and_then(|events| events.json());
+                let events = events.unwrap_or_default();
+                let changes = events
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter(|event| event["kind"] == "change");
+                let costs: Vec<_> = changes
+                    .map(|event| {
+                        let report = &event["renderers"]["nftables"]["report"];
+                        (report["transactions"].as_u64(), report["bytes"].as_u64())
+                    })
+                    .collect();
+                let is_reported = |cost: &(Option<u64>, _)| cost.0.is_some();
+                costs.iter().all(is_reported).then_some(costs)
+            })?;
             let is_little = |cost: &_| matches!(cost, (Some(1 | 2), Some(1..=CHANGE_BYTES)));
             assert!(
                 costs.len() > CHANGES / 2 && costs.iter().all(is_little),

@@ -72,6 +72,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     (
         "contiv-sim",
         &[
+            "contiv-allocator",
             "contiv-node",
             "contiv-renderer",
             "contiv-store",

@@ -112,6 +112,7 @@ fn row(service: &ServiceView, backend: &BackendView) -> [Cell; 4] {
         }
         BackendState::Ready => Cell::styled("ready", TextStyle::Good),
         BackendState::Terminating => Cell::styled("terminating", TextStyle::Warning),
+        BackendState::Failing => Cell::styled("failing", TextStyle::Bad),
     };
     [
         endpoint(backend).into(),

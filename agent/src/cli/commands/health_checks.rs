@@ -5,19 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use clap::Args;
 use contiv_model::ServiceId;
 use serde::Deserialize;
-use serde_json::Value;
 
+use super::list_query::{ListEntry, ListQuery};
 use crate::cli::{
     Outcome, Terminal,
-    output::{
-        color::TextStyle,
-        listing::{Item, Listing, Output},
-        table::Cell,
-        table_options::TableOptions,
-        watch::{Frame, WatchArgument, width},
-    },
-    selection::scope::{Scope, SelectedItems},
-    source::agent_argument::AgentArgument,
+    output::{color::TextStyle, table::Cell},
 };
 
 /// Print the health-check node ports of services as the running agent serves them, and those it cannot serve
@@ -29,20 +21,7 @@ use crate::cli::{
 #[command(alias = "health-check")]
 pub(crate) struct HealthChecks {
     #[command(flatten)]
-    scope: Scope,
-
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
-
-    #[command(flatten)]
-    table: TableOptions,
-
-    #[command(flatten)]
-    watch: WatchArgument,
-
-    #[command(flatten)]
-    agent: AgentArgument,
+    query: ListQuery,
 }
 
 /// A health check in the agent's JSON.
@@ -71,63 +50,32 @@ struct ListenerView {
 
 impl HealthChecks {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.watch.run(terminal, || self.frame())
-    }
-
-    fn frame(&self) -> anyhow::Result<Frame> {
-        let values: Vec<Value> = self.agent.get("/health-checks")?;
-        let parsed = values
-            .into_iter()
-            .map(|value| Ok((serde_json::from_value(value.clone())?, value)));
-        let checks: Vec<(HealthCheckView, Value)> =
-            parsed.collect::<Result<_, serde_json::Error>>()?;
-        let SelectedItems { items, missing } = self.scope.select(
-            checks,
-            "health check",
-            |(check, _)| &check.service,
-            &self.agent,
-        )?;
-        let has_failed = |listener: &ListenerView| listener.error.is_some();
-        let is_served = items
-            .iter()
-            .all(|(check, _)| !check.listeners.iter().any(has_failed));
-        let is_good = is_served && (self.scope.selects_all() || missing.is_empty());
-        let shows_namespace = self.scope.shows_namespace();
-        let items = items
-            .into_iter()
-            .map(|(check, value)| item(&check, value, shows_namespace))
-            .collect();
-        let mut header = vec!["SERVICE", "PORT", "LOCAL", "LISTENS"];
-        if shows_namespace {
-            header.insert(0, "NAMESPACE");
-        }
-        let listing = Listing {
-            header: (header, Vec::new()),
-            items,
-        };
-        let out = listing.print(self.output, &self.table, width(), self.scope.is_single())?;
-        Ok(Frame {
-            out,
-            err: missing,
-            is_good,
-        })
+        self.query.run::<HealthCheckView>(terminal)
     }
 }
 
-fn item(check: &HealthCheckView, value: Value, shows_namespace: bool) -> Item {
-    let mut cells = vec![
-        Cell::from(&*check.service.name),
-        check.port.to_string().into(),
-        local_cell(check.local_endpoints),
-        listeners_cell(check),
-    ];
-    if shows_namespace {
-        cells.insert(0, Cell::from(&*check.service.namespace));
+impl ListEntry for HealthCheckView {
+    const PATH: &'static str = "/health-checks";
+    const NOUN: &'static str = "health check";
+    const TITLES: &'static [&'static str] = &["PORT", "LOCAL", "LISTENS"];
+    const IS_ONE_EXPECTED: bool = true;
+
+    fn service(&self) -> &ServiceId {
+        &self.service
     }
-    Item {
-        name: check.service.to_string(),
-        value,
-        cells: (cells, Vec::new()),
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.port.to_string().into(),
+            local_cell(self.local_endpoints),
+            listeners_cell(self),
+        ]
+    }
+
+    fn is_good(&self) -> bool {
+        self.listeners
+            .iter()
+            .all(|listener| listener.error.is_none())
     }
 }
 

@@ -22,8 +22,8 @@ const DEFAULT_RENDERER: &str = "nftables";
 
 /// Print the services as the running agent has them: their addresses, and the number of their backends
 ///
-/// BACKENDS is the number of ready ones, and after a + the number of those that are terminating and still serving: each address
-/// once, whatever its ports, and only of the service's address families. Where all are of the other family it says how many. NOT
+/// BACKENDS is the number of ready ones, and after a + the number of those that are terminating and still serving, and in
+/// parentheses that of those that do not answer this node (failing): each address once, whatever its ports, and only of the service's address families. Where all are of the other family it says how many. NOT
 /// SERVED, where there is one, says why a stored service is not served: it has neither an address nor a node port. Exit codes: 0 success; 1 the agent does not answer, or does not have a named service; 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(alias = "service")]
@@ -166,19 +166,28 @@ fn backends(service: &ServiceView) -> Cell {
     let ready = addresses(service, |backend| {
         is_usable(backend) && backend.state == BackendState::Ready
     });
+    let failing = addresses(service, |backend| {
+        is_usable(backend) && backend.state == BackendState::Failing
+    });
+    let failing = failing.difference(&ready).count();
     let others = addresses(service, |backend| !is_usable(backend));
     let is_served = |port: &PortView| port.backends.iter().any(is_usable);
-    let text = match (ready.len(), all.len() - ready.len()) {
-        (0, 0) if !others.is_empty() => format!("0 ({} of the other family)", others.len()),
+    let mut text = match (ready.len(), all.len() - ready.len() - failing) {
+        (0, 0) if all.is_empty() && !others.is_empty() => {
+            format!("0 ({} of the other family)", others.len())
+        }
         (ready, 0) => ready.to_string(),
         // Terminating ones that are ready at no port.
         (ready, terminating) => format!("{ready}+{terminating}"),
     };
+    if failing > 0 {
+        text = format!("{text} ({failing} failing)");
+    }
     let style = match (ready.is_empty(), service.ports.iter().all(is_served)) {
         (true, _) => TextStyle::Bad,
-        (false, true) => TextStyle::Plain,
-        // A port without backends.
-        (false, false) => TextStyle::Warning,
+        (false, true) if failing == 0 => TextStyle::Plain,
+        // A port without backends, or a backend that does not answer.
+        (false, _) => TextStyle::Warning,
     };
     Cell::styled(text, style)
 }

@@ -23,7 +23,7 @@ use crate::cli::UsageError;
 use crate::config::{self, Config, ConfigError, ConfigFlags, Settings as _};
 
 /// Keys of the configuration that do not affect services on the node, besides those that begin with `etcd-`.
-const PROCESS_KEYS: [&str; 22] = [
+const PROCESS_KEYS: [&str; 23] = [
     "store",
     "own-table",
     "listen",
@@ -40,6 +40,7 @@ const PROCESS_KEYS: [&str; 22] = [
     "mass-deletion-percent",
     "mass-deletion-wait",
     "service-counters",
+    "failover-answer-within",
     "verify-interval",
     "verify-heal",
     "history-events",

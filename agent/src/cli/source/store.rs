@@ -146,7 +146,7 @@ impl StoreTarget {
         self,
         work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let result = run_with(&self.url, self.access, work);
+        let result = run_with(&self.url, self.access, None, work);
         if self.is_named {
             result
         } else {
@@ -155,10 +155,12 @@ impl StoreTarget {
     }
 }
 
-/// Opens the store at `url` with this access to etcd, or its problems, and runs `work`.
+/// Opens the store at `url` with this access to etcd, or its problems, and runs `work`. With the name of a node, `work` sees of an
+/// etcd what the agent there reads.
 pub(crate) fn run_with<T>(
     url: &StoreUrl,
     access: Result<EtcdAccess, Vec<String>>,
+    node: Option<&str>,
     work: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let access = access.map_err(|problems| UsageError(problems.join("\n")))?;
@@ -167,9 +169,11 @@ pub(crate) fn run_with<T>(
         .build()
         .context("failed to start the runtime")?;
     runtime.block_on(async {
-        let store = contiv_store::open(url, access)
-            .await
-            .with_context(|| format!("failed to open the store {url}"))?;
+        let opened = match node {
+            Some(node) => contiv_store::open_as_node(url, access, node).await,
+            None => contiv_store::open(url, access).await,
+        };
+        let store = opened.with_context(|| format!("failed to open the store {url}"))?;
         work(store).await
     })
 }

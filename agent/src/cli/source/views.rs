@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contiv_model::{BackendState, Frontend, NotServed, ServiceId};
-use contiv_renderer::ForwardingOff;
+use contiv_node::FailoverStatus;
+use contiv_renderer::{ForwardingOff, shared_tables::TableProblem};
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -191,7 +192,18 @@ pub(crate) struct StatusView {
     #[serde(default)]
     pub(crate) forwarding_off: Vec<ForwardingOff>,
     #[serde(default)]
+    pub(crate) table_problems: Vec<TableProblem>,
+    #[serde(default)]
+    pub(crate) failover: Option<FailoverStatus>,
+    #[serde(default)]
     pub(crate) warnings: usize,
+}
+
+impl StatusView {
+    /// Why failover does not work.
+    pub(crate) fn failover_problem(&self) -> Option<String> {
+        self.failover.as_ref().and_then(FailoverStatus::problem)
+    }
 }
 
 /// Since when the store cannot be watched.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contiv_model::{ContivService, UnservedService};
 use contiv_node::metrics::ServiceSizes;
-use contiv_node::{Quarantined, Record, RendererView, Status, Warning};
-use contiv_renderer::ForwardingOff;
+use contiv_node::{FailoverStatus, Quarantined, Record, RendererView, Status, Warning};
+use contiv_renderer::{ForwardingOff, shared_tables::TableProblem};
 
 use crate::{
     counters::ServiceConnections,
@@ -16,6 +16,7 @@ use crate::{
 pub(super) struct Content {
     pub(super) status: Status,
     pub(super) forwarding_off: Vec<ForwardingOff>,
+    pub(super) table_problems: Vec<TableProblem>,
     pub(super) sizes: ServiceSizes,
     pub(super) renderers: Vec<RendererView>,
     pub(super) services: Vec<Arc<ContivService>>,
@@ -41,8 +42,15 @@ impl Content {
             drift: self.drift(),
             failing_renderers: self.renderers.iter().filter(is_failing).count(),
             forwarding_off: self.forwarding_off.len(),
+            table_problems: self.table_problems.len(),
+            failover_errors: usize::from(self.failover().is_some_and(|it| it.error.is_some())),
             node_problems: usize::from(self.status.node_problem.is_some()),
         })
+    }
+
+    /// The state of failover, if a service has it.
+    pub(super) const fn failover(&self) -> Option<&FailoverStatus> {
+        self.status.failover.as_ref()
     }
 
     /// How many elements of the kernel differ, by the last verification.

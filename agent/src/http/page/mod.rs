@@ -32,6 +32,7 @@ pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiErro
     let content = Content {
         status: api.query(Core::status).await?,
         forwarding_off: api.forwarding_off().await?,
+        table_problems: api.table_problems(),
         sizes: api.query(ServiceSizes::of).await?,
         renderers: api.query(|core| core.renderers(Instant::now())).await?,
         connections: api.counters.by_service(services.clone()).await.ok(),

@@ -96,6 +96,22 @@ pub(super) fn state(content: &Content, page: &mut Page) {
             Box::new(colored(&off.to_string(), "warn")),
         ]
     }));
+    let tables = content.table_problems.iter();
+    rows.extend(tables.map(|problem| -> Row {
+        vec![
+            Box::new(problem.table.name()),
+            Box::new(colored(&problem.to_string(), "warn")),
+        ]
+    }));
+    let failover = content
+        .failover()
+        .into_iter()
+        .flat_map(|failover| [failover.problem(), failover.summary()]);
+    rows.extend(
+        failover
+            .flatten()
+            .map(|text| -> Row { vec![Box::new("failover"), Box::new(colored(&text, "warn"))] }),
+    );
     if content.drift() > 0 {
         let drift = counted(content.drift(), "element");
         let drift = colored(
@@ -355,6 +371,7 @@ fn backends(service: &ContivService) -> Raw {
         let state = match backend.state {
             BackendState::Ready => "",
             BackendState::Terminating => ", terminating",
+            BackendState::Failing => ", failing",
         };
         let place = if backend.local { ", on this node" } else { "" };
         format!("{}{place}{state}", backend.endpoint())

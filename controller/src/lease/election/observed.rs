@@ -46,6 +46,8 @@ impl ObservedKey {
             | FeedEvent::Replaced { .. }
             | FeedEvent::Inconsistent { .. }
             | FeedEvent::Up
+            | FeedEvent::Resumed { .. }
+            | FeedEvent::Progress { .. }
             | FeedEvent::List(_) => {}
         }
     }

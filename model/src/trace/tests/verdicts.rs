@@ -92,6 +92,40 @@ fn terminating_backends_serve_without_ready_ones_per_scope() {
 }
 
 #[test]
+fn failing_backends_are_left_out_and_named_unless_there_is_no_other() {
+    let service = ContivService {
+        external_policy: Local,
+        ..web(vec![failing(local_backend()), remote_backend()])
+    };
+    let cluster = delivery(service.clone(), POD, CLUSTER_IP);
+    assert_eq!(
+        (endpoints(&cluster), cluster.pool, cluster.failing),
+        (
+            vec![REMOTE.to_owned()],
+            Pool::Ready,
+            [LOCAL.parse().unwrap()].into()
+        )
+    );
+    let local = delivery(service, EXTERNAL, NODE_PORT);
+    assert_eq!(
+        (endpoints(&local), local.pool, local.failing.is_empty()),
+        (vec![LOCAL.to_owned()], Pool::Failing, true)
+    );
+    let terminating = delivery(
+        web(vec![
+            failing(local_backend()),
+            terminating(remote_backend()),
+        ]),
+        POD,
+        CLUSTER_IP,
+    );
+    assert_eq!(
+        (endpoints(&terminating), terminating.pool),
+        (vec![REMOTE.to_owned()], Pool::Terminating)
+    );
+}
+
+#[test]
 fn topology_excludes_backends_except_with_policy_local() {
     let left_out = Backend {
         in_topology: false,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    Balance, TrafficPolicy,
+    Balance, FailoverMode, TrafficPolicy,
     object::{Seniority, Service, ServiceOptions, ServiceType},
 };
 
@@ -137,16 +137,41 @@ fn options_are_annotations_and_others_mean_nothing() {
                 ..default
             },
         ),
+        (
+            r#""contiv.io/failover":"off""#,
+            ServiceOptions {
+                failover: Some(FailoverMode::Off),
+                ..default
+            },
+        ),
+        (
+            r#""contiv.io/failover":"observe""#,
+            ServiceOptions {
+                failover: Some(FailoverMode::Observe),
+                ..default
+            },
+        ),
+        (
+            r#""contiv.io/failover":"on""#,
+            ServiceOptions {
+                failover: Some(FailoverMode::On),
+                ..default
+            },
+        ),
     ] {
         assert_eq!(read(annotation), expected, "{annotation}");
     }
+    assert_eq!(
+        FailoverMode::ALL.map(FailoverMode::name),
+        contiv_proto::annotation::FAILOVER.values
+    );
 }
 
 #[test]
 fn invalid_annotations_ranges_and_health_check_ports_are_named() {
     let problems = problems(
         Kind::Service,
-        r#"{"annotations":{"contiv.io/balance":"least-conn","contiv.io/prefer-local":"1"},
+        r#"{"annotations":{"contiv.io/balance":"least-conn","contiv.io/prefer-local":"1","contiv.io/failover":"1"},
             "loadbalancer_source_ranges":["fd00::/8","10.0.0.1"],"health_check_node_port":-1}"#,
     );
     for (field, hint) in [
@@ -158,6 +183,10 @@ fn invalid_annotations_ranges_and_health_check_ports_are_named() {
             "metadata.annotations[contiv.io/prefer-local]: ",
             "neither false nor true",
         ),
+        (
+            "metadata.annotations[contiv.io/failover]: ",
+            "none of off, observe, on",
+        ),
         ("spec.loadBalancerSourceRanges[1]: ", "address range"),
         ("spec.healthCheckNodePort: ", "1 to 65535"),
     ] {
@@ -167,7 +196,7 @@ fn invalid_annotations_ranges_and_health_check_ports_are_named() {
             "{field}: {problems:#?}"
         );
     }
-    assert_eq!(problems.len(), 4, "{problems:#?}");
+    assert_eq!(problems.len(), 5, "{problems:#?}");
 }
 
 #[test]

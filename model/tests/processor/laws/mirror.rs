@@ -1,6 +1,10 @@
 //! The mirror image of what a processor is given, in the other family.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use contiv_model::{
     Event, LocalInterface, LocalInterfaces, NodePortAddresses, Object, ProcessorConfig, Resync,
@@ -61,6 +65,10 @@ fn event(event: Event) -> Event {
         Event::Put(of) => Event::Put(object(of)),
         Event::LocalAddresses(ips) => Event::LocalAddresses(addresses(ips)),
         Event::LocalInterfaces(interfaces) => Event::LocalInterfaces(local_interfaces(interfaces)),
+        Event::FailingBackends(service, backends) => {
+            let image = |of: SocketAddr| SocketAddr::new(address(of.ip()), of.port());
+            Event::FailingBackends(service, backends.into_iter().map(image).collect())
+        }
         other @ (Event::Delete(_)
         | Event::AddPod { .. }
         | Event::DeletePod(_)

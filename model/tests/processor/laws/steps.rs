@@ -7,8 +7,9 @@ use std::{
 };
 
 use contiv_model::{
-    Balance, Event, InterfaceName, LocalDetect, LocalInterface, NodeName, NodePortAddresses,
-    Object, ObjectKey, PodId, ProcessorConfig, Resync, ServiceId, ServiceInterfaces, TrafficPolicy,
+    Balance, Event, FailoverMode, InterfaceName, LocalDetect, LocalInterface, NodeName,
+    NodePortAddresses, Object, ObjectKey, PodId, ProcessorConfig, Resync, ServiceId,
+    ServiceInterfaces, TrafficPolicy,
     object::{
         AddressType, Conditions, EndpointAddress, Hints, Seniority, Service, ServiceOptions,
         ServiceType, SliceEndpoint,
@@ -54,6 +55,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => address_set().prop_map(Event::LocalAddresses),
         1 => btree_map(select(&["lo", "eth0", "tap1"][..]).prop_map(InterfaceName::new), interface(), 0..3)
             .prop_map(Event::LocalInterfaces),
+        3 => (service_id(), btree_set((address(), select(&[8080, 8082][..])), 0..4)).prop_map(|(service, backends)| {
+            Event::FailingBackends(service, backends.into_iter().map(Into::into).collect())
+        }),
     ]
 }
 
@@ -121,6 +125,7 @@ pub(super) fn config() -> impl Strategy<Value = ProcessorConfig> {
             rarely(),
             rarely(),
             prop::bool::weighted(0.8),
+            select(&FailoverMode::ALL[..]),
         ),
     )
         .prop_map(
@@ -140,6 +145,7 @@ pub(super) fn config() -> impl Strategy<Value = ProcessorConfig> {
                     contiv_local_policy,
                     route_all,
                     route_runs,
+                    failover,
                 ),
             )| ProcessorConfig {
                 local_endpoint_weight,
@@ -168,6 +174,7 @@ pub(super) fn config() -> impl Strategy<Value = ProcessorConfig> {
                 contiv_local_policy,
                 route_runs,
                 route_all,
+                failover,
                 ..ProcessorConfig::new(NodeName::new(MASTER))
             },
         )
@@ -268,15 +275,17 @@ fn options() -> impl Strategy<Value = ServiceOptions> {
         any::<[bool; 3]>(),
         select(&[Balance::Random, Balance::ClientAddress][..]),
         any::<Option<bool>>(),
+        option::of(select(&FailoverMode::ALL[..])),
     )
         .prop_map(
-            |([affinity_shared, prefer_local, reset_connections], balance, routed)| {
+            |([affinity_shared, prefer_local, reset_connections], balance, routed, failover)| {
                 ServiceOptions {
                     affinity_shared,
                     balance,
                     prefer_local,
                     reset_connections,
                     routed,
+                    failover,
                 }
             },
         )

@@ -134,6 +134,20 @@ fn deleted_and_put_again_in_one_batch_is_not_gone() {
 }
 
 #[test]
+fn deletions_of_what_was_created_in_the_same_batch_do_not_count() {
+    let mut guard = DeletionGuard::new(CONFIG);
+    let processor = processor(5);
+    let mut events: Vec<Event> = services(40).into_iter().map(Event::Put).collect();
+    events.extend(deletions(40).split_off(5));
+    let all = events.clone();
+    assert_eq!(
+        guard.check_changes(&processor, &mut events, now()),
+        DeletionDecision::Pass
+    );
+    assert_eq!(events, all);
+}
+
+#[test]
 fn node_deleted_with_most_services_is_held_too() {
     let mut guard = DeletionGuard::new(CONFIG);
     let mut known = list(40);

@@ -116,6 +116,17 @@ fn object_of_api_server_is_listed_once_by_its_name() {
 }
 
 #[test]
+fn problem_that_stays_is_logged_once() {
+    let lines = logged(|| {
+        let mut quarantine = Quarantine::default();
+        for second in 1..4 {
+            quarantine.replace_problems(vec![problem("is not YAML")], at(second));
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+#[test]
 fn list_is_split_into_pages() {
     let mut quarantine = Quarantine::default();
     let all = 2 * MAX_LISTED + 5;

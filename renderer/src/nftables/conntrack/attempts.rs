@@ -13,10 +13,7 @@ use crate::{
             ATTEMPTS_TABLE, Attempt, parse_attempts, write_attempts_removal,
             write_attempts_request, write_attempts_table,
         },
-        netlink::{
-            Batch,
-            constants::{msg, table},
-        },
+        netlink::{Batch, constants::msg, remove_table},
     },
 };
 
@@ -96,22 +93,5 @@ impl AttemptTable {
 
 /// Removes the table, also that of an earlier process; not that of another one, with which it ends.
 pub(crate) fn remove_attempt_table(socket: &mut Socket) -> Result<(), NetlinkError> {
-    let dump = socket.dump(msg::GETTABLE, |_| ())?;
-    if !dump
-        .objects()
-        .any(|object| object.text(table::NAME) == Some(ATTEMPTS_TABLE))
-    {
-        return Ok(());
-    }
-    let mut batch = Batch::new();
-    write_attempts_removal(&mut batch);
-    let is_gone = |error: &NetlinkError| {
-        [Errno::ENOENT, Errno::EPERM]
-            .iter()
-            .any(|errno| error.errno() == Some(*errno as i32))
-    };
-    match socket.commit(batch) {
-        Err(error) if is_gone(&error) => Ok(()),
-        result => result.map(drop),
-    }
+    remove_table(socket, ATTEMPTS_TABLE, write_attempts_removal)
 }

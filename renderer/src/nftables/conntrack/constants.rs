@@ -1,8 +1,6 @@
 //! Numbers of the conntrack netlink interface. Source: the kernel's `include/uapi/linux/netfilter/nfnetlink_conntrack.h`,
 //! `nf_conntrack_common.h`, and for the filter `net/netfilter/nf_internals.h`; names without their prefix `CTA_`.
 
-pub(super) const NFNL_SUBSYS_CTNETLINK: u8 = 1;
-
 /// `IPCTNL_MSG_CT_GET`
 pub(super) const GET: u8 = 1;
 /// `IPCTNL_MSG_CT_DELETE`

@@ -1,7 +1,7 @@
 //! Properties of conntrack messages.
 
-use super::{constants::NFNL_SUBSYS_CTNETLINK, flow::Flow};
-use crate::netlink::message::messages;
+use super::flow::Flow;
+use crate::netlink::message::{NFNL_SUBSYS_CTNETLINK, messages};
 
 /// Any input is read or ignored, without a panic.
 pub(crate) fn flows(input: &[u8]) {

@@ -8,8 +8,8 @@ use nix::libc::ENOENT;
 use super::{
     constants::{
         ASSURED, DELETE, FILTER, FILTER_ORIG_FLAGS, FILTER_PROTO_NUM, GET, ID, IP_V4_DST,
-        IP_V4_SRC, IP_V6_DST, IP_V6_SRC, NFNL_SUBSYS_CTNETLINK, PROTO_DST_PORT, PROTO_NUM,
-        PROTO_SRC_PORT, STATUS, STATUS_MASK, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO,
+        IP_V4_SRC, IP_V6_DST, IP_V6_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, STATUS,
+        STATUS_MASK, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO,
     },
     flow::Flow,
     stale::Scope,
@@ -19,7 +19,8 @@ use crate::{
     netlink::{
         NetlinkError, Socket, Writer,
         message::{
-            NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages,
+            NFNL_SUBSYS_CTNETLINK, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, begin_message,
+            dump_request, end_message, kind_of, messages,
         },
     },
     nftables::{Family, layout::Attempt},
@@ -71,12 +72,12 @@ impl FlowTable {
                 Err(error) => deleted = Err(error),
             }
         };
-        let narrow = dump_request(family, |request| filter(request, protocol, scope));
+        let narrow = flows_request(family, |request| filter(request, protocol, scope));
         for _ in 0..DUMP_TRIES {
             let consistent = match dump.stream(&narrow, &mut each) {
                 // This kernel does not support the filter.
                 Err(NetlinkError::Refused { .. }) => {
-                    dump.stream(&dump_request(family, |_| ()), &mut each)?
+                    dump.stream(&flows_request(family, |_| ()), &mut each)?
                 }
                 result => result?,
             };
@@ -123,7 +124,7 @@ impl FlowTable {
 /// Asks for the flow with this first packet.
 fn request_for(attempt: &Attempt) -> Vec<u8> {
     let mut request = Vec::new();
-    let kind = u16::from(NFNL_SUBSYS_CTNETLINK) << 8 | u16::from(GET);
+    let kind = kind_of(NFNL_SUBSYS_CTNETLINK, GET);
     let family = number(Family::of(&attempt.destination.ip()));
     begin_message(&mut request, kind, NLM_F_REQUEST, 1, family, 0);
     Writer::new(&mut request).nested(TUPLE_ORIG, |tuple| {
@@ -161,20 +162,8 @@ const fn number(family: Family) -> u8 {
     }
 }
 
-fn dump_request(family: Family, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
-    let mut request = Vec::new();
-    let kind = u16::from(NFNL_SUBSYS_CTNETLINK) << 8 | u16::from(GET);
-    begin_message(
-        &mut request,
-        kind,
-        NLM_F_REQUEST | NLM_F_DUMP,
-        1,
-        number(family),
-        0,
-    );
-    fill(&mut Writer::new(&mut request));
-    end_message(&mut request, 0);
-    request
+fn flows_request(family: Family, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    dump_request(kind_of(NFNL_SUBSYS_CTNETLINK, GET), number(family), fill)
 }
 
 /// Asks the kernel to leave out flows of no interest. Kernels before 5.8 ignore the protocol, those before 5.13 the status; so
@@ -198,7 +187,7 @@ fn delete_flows(socket: &mut Socket, flows: &[Flow<'_>]) -> Result<usize, Netlin
         return Ok(0);
     }
     let mut request = Vec::new();
-    let kind = u16::from(NFNL_SUBSYS_CTNETLINK) << 8 | u16::from(DELETE);
+    let kind = kind_of(NFNL_SUBSYS_CTNETLINK, DELETE);
     for (sequence, flow) in (1..).zip(flows) {
         let start = request.len();
         let family = number(Family::of(&flow.destination.ip()));

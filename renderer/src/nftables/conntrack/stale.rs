@@ -159,11 +159,19 @@ impl StaleFlowFilter {
     /// reset; but one in which nothing is established is no connection yet: its client tries again and should succeed.
     pub(super) fn judge(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> FlowVerdict {
         let Some(suspicion) = self.of(flow, node_ips) else {
-            return FlowVerdict::Right;
+            // Whether an attempt on another port is refused is decided with its first packet, which was before the rules.
+            let is_undecided = !flow.is_in_use && !flow.is_translated();
+            return if is_undecided && self.has_frontend_of(flow.destination.ip()) {
+                FlowVerdict::Stale
+            } else {
+                FlowVerdict::Right
+            };
         };
+        // Datagrams of the node to itself that were rejected were sent to port 0.
+        let was_rejected = flow.backend.port() == 0;
         let wrong = match &suspicion.serving {
             Some(serving) => !serving.contains(&flow.backend),
-            None => suspicion.gone.contains(&flow.backend),
+            None => suspicion.gone.contains(&flow.backend) || was_rejected,
         };
         let free = flow.protocol == Protocol::Udp || !flow.is_in_use;
         match () {
@@ -189,6 +197,18 @@ impl StaleFlowFilter {
             criteria.scope(frontend.protocol) == Scope::Unanswered
         };
         self.frontends.retain(drains);
+    }
+
+    fn has_frontend_of(&self, address: IpAddr) -> bool {
+        let first = FrontendKey {
+            address,
+            protocol: Protocol::Tcp,
+            port: 0,
+        };
+        let mut following = self.frontends.range(first..);
+        following
+            .next()
+            .is_some_and(|(frontend, _)| frontend.address == address)
     }
 
     /// The frontend that a flow used: first its exact address, then the node ports, as in the rules.

@@ -14,7 +14,9 @@ use super::{
     programmed_elements::of_slot,
     slots,
 };
-use crate::nftables::layout::{Choice, DemandChain, Family, LearnChain, PickChain, Set, SetKind};
+use crate::nftables::layout::{
+    Choice, DemandChain, Family, LearnChain, PickChain, PodRanges, Set, SetKind,
+};
 
 /// Interval sets. They have so few elements that they are emptied and filled in one transaction: the kernel stores an interval
 /// as two elements, which cannot be compared one by one.
@@ -262,6 +264,16 @@ pub(crate) fn of_intervals(kind: SetKind, node: &NodeFacts) -> Vec<Element> {
             .unwrap_or_default(),
         _ => Vec::new(),
     }
+}
+
+/// The ranges of pods that rules compare with.
+pub(crate) fn pod_ranges(node: &NodeFacts) -> PodRanges {
+    let kept = of_intervals(SetKind::NoMasquerade, node);
+    let ranges = kept.iter().filter_map(|element| match element.key {
+        Key::Range(range) => Some(range),
+        _ => None,
+    });
+    PodRanges::new(&ranges.collect::<Vec<_>>())
 }
 
 /// All addresses of both families.

@@ -20,7 +20,7 @@ pub(crate) fn needed_chains(element: &Element) -> impl Iterator<Item = DemandCha
 const fn needed_base_chains(element: &Element) -> &'static [BaseChain] {
     match element.set.kind {
         SetKind::Restricted => &[BaseChain::FirewallPrerouting, BaseChain::FirewallOutput],
-        SetKind::Sticky => &[BaseChain::LearnPrerouting, BaseChain::LearnOutput],
+        SetKind::Sticky => &[BaseChain::LearnPostrouting, BaseChain::LearnInput],
         SetKind::MasqueradeAlways | SetKind::MasqueradeLocal => &[BaseChain::ExternalPostrouting],
         SetKind::NonMasqueradeCidrs => &[BaseChain::EgressPostrouting],
         SetKind::ServiceInterfaces => &[BaseChain::InterfacesPrerouting],

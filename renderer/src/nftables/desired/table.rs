@@ -22,7 +22,7 @@ use super::{
 };
 use crate::nftables::{
     desired::existing_elements::Elements,
-    layout::{DemandChain, Family, Form, Set, SetKind},
+    layout::{DemandChain, Family, Form, PodRanges, Set, SetKind},
 };
 
 /// The elements of the table. The caller keeps the services that they are derived from.
@@ -182,10 +182,17 @@ impl Table {
                 Group::between(&sorted(&self.node), sorted(node)),
                 &mut transaction,
             );
+            let pods = elements::pod_ranges(node);
+            transaction.pod_ranges = (pods != self.pod_ranges()).then_some(pods);
             self.rewrite_intervals(node, &mut transaction);
             self.node = node.clone();
         }
         transaction
+    }
+
+    /// The ranges of pods that rules compare with.
+    pub(crate) fn pod_ranges(&self) -> PodRanges {
+        elements::pod_ranges(&self.node)
     }
 
     /// Existing chains that no element needs.

@@ -10,7 +10,7 @@ use super::{
     capacity::Counts,
     element::{Element, FrontendKey, Key, max_message_bytes},
 };
-use crate::nftables::layout::{DemandChain, Set};
+use crate::nftables::layout::{DemandChain, PodRanges, Set};
 
 /// Elements of a group whose changes need not become visible together.
 const MAX_SPLIT_ELEMENTS: usize = 256;
@@ -97,6 +97,8 @@ pub(crate) struct Transaction {
     pub(crate) flush: BTreeSet<Set>,
     /// Chains that must exist before the first element jumps to them.
     pub(crate) chains: BTreeSet<DemandChain>,
+    /// The rules that compare with the ranges of pods are written anew, with these.
+    pub(crate) pod_ranges: Option<PodRanges>,
     pub(crate) groups: Vec<Group>,
     /// All elements of the table are added: [`Table::creation`](super::table::Table::creation). They take more memory than the
     /// table itself, so their groups are made when they are sent.
@@ -113,7 +115,11 @@ impl Transaction {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.flush.is_empty() && self.chains.is_empty() && self.groups.is_empty() && !self.adds_all
+        self.flush.is_empty()
+            && self.chains.is_empty()
+            && self.pod_ranges.is_none()
+            && self.groups.is_empty()
+            && !self.adds_all
     }
 
     /// Drops the changes of one set.
@@ -337,7 +343,7 @@ mod tests {
         };
         let whole = Transaction {
             flush: BTreeSet::from([element(1).set]),
-            chains: BTreeSet::from([DemandChain::Base(BaseChain::LearnOutput)]),
+            chains: BTreeSet::from([DemandChain::Base(BaseChain::LearnInput)]),
             groups: vec![group(0..2), group(2..4), group(4..9), group(9..10)],
             ..Transaction::default()
         };

@@ -1,8 +1,8 @@
 //! The number of attempts to connect to each frontend, served and refused: the kernel counts them in elements of sets.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
-use contiv_model::Frontend;
+use contiv_model::{Frontend, Protocol};
 use serde::Serialize;
 
 use crate::linux::Linux;
@@ -10,10 +10,10 @@ use crate::nftables::{
     InspectError,
     desired::element::{Element, FrontendKey, Key, Value},
     kernel::read,
-    layout::{DemandChain, PickChain, Set, SetKind, TABLE},
+    layout::{DemandChain, Family, PickChain, Set, SetKind, TABLE, parse_attempts},
     netlink::{
-        Attributes, Socket, Writer,
-        constants::{LIST_ELEM, counter, elem, msg, rule},
+        Attributes, Socket, Writer, constants::msg, counted_packets, set_elements,
+        write_set_request,
     },
 };
 
@@ -72,17 +72,10 @@ pub fn connections() -> Result<Connections, InspectError> {
         // An element that is listed twice counts once.
         let mut counts = BTreeMap::new();
         let write_request = |message: &mut Writer<'_>| {
-            message.text(elem::LIST_TABLE, TABLE);
-            message.text(elem::LIST_SET, &set.name());
+            write_set_request(message, TABLE, &set.name());
         };
         socket.pass(msg::GETSETELEM, write_request, |object| {
-            let elements = object
-                .nested(elem::LIST_ELEMENTS)
-                .into_iter()
-                .flat_map(Attributes::iter);
-            let elements = elements.filter(|(kind, _)| *kind == LIST_ELEM);
-            let counted =
-                elements.filter_map(|(_, element)| parse_counter(set, Attributes(element)));
+            let counted = set_elements(object).filter_map(|element| parse_counter(set, element));
             counts.extend(counted.filter(|(_, attempts)| *attempts > 0));
         })?;
         for (frontend, attempts) in counts {
@@ -90,6 +83,47 @@ pub fn connections() -> Result<Connections, InspectError> {
         }
     }
     Ok(connections)
+}
+
+/// An attempt that was refused within the last two minutes, or repeated since it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RefusedAttempt {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// Where it connected to, before any translation.
+    pub destination: SocketAddr,
+    /// The protocol.
+    pub protocol: Protocol,
+}
+
+/// The attempts that were refused lately, in no order. The kernel remembers at most 16,384 of each family. Needs CAP_NET_ADMIN.
+///
+/// # Errors
+/// When there is no table, or it cannot be read.
+pub fn refused_attempts() -> Result<Vec<RefusedAttempt>, InspectError> {
+    let mut socket = Socket::open(&Linux::shared())?;
+    if read::table_header(&mut socket)?.is_none() {
+        return Err(InspectError::NoTable);
+    }
+    let mut refused = Vec::new();
+    for family in Family::ALL {
+        let set = Set {
+            kind: SetKind::RefusedClients,
+            family,
+        };
+        let write_request = |message: &mut Writer<'_>| {
+            write_set_request(message, TABLE, &set.name());
+        };
+        socket.pass(msg::GETSETELEM, write_request, |object| {
+            let attempts = parse_attempts(family, object);
+            refused.extend(attempts.map(|attempt| RefusedAttempt {
+                client: attempt.client,
+                destination: attempt.destination,
+                protocol: attempt.protocol,
+            }));
+        })?;
+    }
+    Ok(refused)
 }
 
 impl Connections {
@@ -123,12 +157,7 @@ fn parse_counter(set: Set, element: Attributes<'_>) -> Option<(Frontend, u64)> {
     {
         return None;
     }
-    let expression = element.nested(elem::EXPR)?;
-    if expression.text(rule::EXPR_NAME) != Some("counter") {
-        return None;
-    }
-    let packets = expression.nested(rule::EXPR_DATA)?.get(counter::PACKETS)?;
-    Some((frontend(key), u64::from_be_bytes(packets.try_into().ok()?)))
+    Some((frontend(key), counted_packets(element)?))
 }
 
 const fn frontend(key: FrontendKey) -> Frontend {
@@ -150,13 +179,8 @@ const fn frontend(key: FrontendKey) -> Frontend {
 
 #[cfg(test)]
 mod tests {
-    use contiv_model::Protocol;
-
     use super::*;
-    use crate::nftables::{
-        layout::Family,
-        netlink::{Writer, constants::data},
-    };
+    use crate::nftables::netlink::constants::{counter, data, elem, rule};
 
     fn element(address: [u8; 4], packets: u64, expression: &str) -> Vec<u8> {
         element_leading_to(1, address, packets, expression)

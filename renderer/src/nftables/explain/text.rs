@@ -16,7 +16,7 @@ use crate::nftables::{
 
 /// The whole ruleset of the table of `services`. Loads with `nft -f`.
 pub(crate) fn ruleset(table: &Table, services: &BTreeMap<ServiceId, Arc<ContivService>>) -> String {
-    let mut text = layout::skeleton(&capacity::sizes(&table.counts()));
+    let mut text = layout::skeleton(&capacity::sizes(&table.counts()), table.pod_ranges());
     text.push_str(&layout::on_demand(table.chains()));
     // Writing to a string cannot fail.
     let _ = write_elements(&mut text, table, &owners(services));

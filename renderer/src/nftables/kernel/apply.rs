@@ -15,8 +15,8 @@ use crate::nftables::{
         transaction::{Group, Transaction},
     },
     layout::{
-        DemandChain, Family, Set, SetKind, TABLE, chains, write_chains, write_rules, write_sets,
-        write_table,
+        DemandChain, Family, PodRanges, Set, SetKind, TABLE, chains, write_chains, write_rules,
+        write_sets, write_table,
     },
     netlink::{
         Batch, NetlinkError, Socket,
@@ -29,14 +29,20 @@ use crate::nftables::{
 pub(crate) const NEW_TABLE_BATCH_BYTES: usize = 1 << 20;
 
 /// A new table; an existing unusable one is removed in the same transaction.
-pub(crate) fn write_fresh(batch: &mut Batch, replace: bool, flags: u32, sizes: &Sizes) {
+pub(crate) fn write_fresh(
+    batch: &mut Batch,
+    replace: bool,
+    flags: u32,
+    sizes: &Sizes,
+    pods: PodRanges,
+) {
     if replace {
         write_removal(batch);
     }
     write_table(batch, flags);
     write_sets(batch, sizes);
     write_chains(batch);
-    write_rules(batch);
+    write_rules(batch, pods);
 }
 
 /// Sets the flags of the existing table: a dormant one becomes active, and one without owner gets this one. Sent separately,
@@ -56,7 +62,12 @@ pub(crate) fn set_flags(
 
 /// Rewrites all rules of a usable table: they are few, and foreign changes are undone. Sets and elements stay, except for sets
 /// that are created again because of their size or their shape, which are empty then.
-pub(crate) fn write_repair(batch: &mut Batch, existing: &ExistingTable, remade: &Remade) {
+pub(crate) fn write_repair(
+    batch: &mut Batch,
+    existing: &ExistingTable,
+    remade: &Remade,
+    pods: PodRanges,
+) {
     batch.delete(msg::DELRULE, "all rules", |message| {
         message.text(rule::TABLE, TABLE);
     });
@@ -69,7 +80,7 @@ pub(crate) fn write_repair(batch: &mut Batch, existing: &ExistingTable, remade: 
         set.write(batch, id, *size);
     }
     write_chains(batch);
-    write_rules(batch);
+    write_rules(batch, pods);
     for name in &existing.foreign_sets {
         write_removal_of_set(batch, name);
     }

@@ -8,7 +8,7 @@ use crate::nftables::{
         elements::of_chain,
         transaction::{BySet, Group, Transaction},
     },
-    layout::{DemandChain, Family, Form, Set, TABLE, write_verdict},
+    layout::{DemandChain, Family, Form, Set, TABLE, rewrite_rules, write_verdict},
     netlink::{
         Batch, Writer,
         constants::{LIST_ELEM, chain, data, elem, msg, verdict},
@@ -57,6 +57,9 @@ pub(crate) fn batches(
 pub(crate) fn write(transaction: &Transaction, batch: &mut Batch) {
     for chain in &transaction.chains {
         chain.write(batch);
+    }
+    if let Some(pods) = transaction.pod_ranges {
+        rewrite_rules(batch, pods);
     }
     for set in &transaction.flush {
         // A deletion without elements deletes them all.
@@ -348,7 +351,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        netlink::message::messages,
+        netlink::message::{kind_of, messages},
         nftables::{
             desired::shared_address::SharedAddress,
             kernel::read,
@@ -360,8 +363,7 @@ mod tests {
     fn added(batch: &mut Batch) -> Vec<Element> {
         let (bytes, _) = batch.finish();
         let objects = messages(bytes).filter_map(|message| {
-            let is_addition =
-                message.kind == u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(msg::NEWSETELEM);
+            let is_addition = message.kind == kind_of(NFNL_SUBSYS_NFTABLES, msg::NEWSETELEM);
             message.object(NFNL_SUBSYS_NFTABLES).filter(|_| is_addition)
         });
         let elements = objects.flat_map(|object| {

@@ -31,7 +31,13 @@ impl OfflineTable {
     pub fn resync(snapshot: &Snapshot, batch_limit: usize) -> (Self, Batches) {
         let (table, transaction) = Table::resync(snapshot, Elements::default());
         let mut fresh = Batch::new();
-        apply::write_fresh(&mut fresh, false, 0, &table.sizes(batch_limit));
+        apply::write_fresh(
+            &mut fresh,
+            false,
+            0,
+            &table.sizes(batch_limit),
+            table.pod_ranges(),
+        );
         let batches = encode(fresh, transaction, table.creation(), batch_limit);
         (
             Self {

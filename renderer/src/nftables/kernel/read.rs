@@ -13,8 +13,8 @@ use crate::nftables::{
         existing_elements::Elements,
     },
     layout::{
-        Declaration, DemandChain, Family, Form, Hook, LearnChain, PROTOCOLS, PickChain, Set,
-        SetKind, TABLE, chains,
+        Declaration, DemandChain, Family, Form, Hook, LearnChain, PROTOCOLS, PickChain, PodRanges,
+        Set, SetKind, TABLE, chains,
     },
     netlink::{
         Attributes, NetlinkError, Socket,
@@ -37,7 +37,7 @@ pub(crate) struct ExistingTable {
     pub(crate) shaped: BTreeSet<Set>,
     /// The sets of this layout that exist with another declaration: an earlier layout's.
     pub(crate) misshapen: BTreeSet<Set>,
-    /// True if all base chains exist, and all chains have the right hook.
+    /// True if all of the agent's chains that exist have the right hook. The others can be added.
     pub(crate) usable: bool,
 }
 
@@ -74,7 +74,6 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
         ..ExistingTable::default()
     };
     let desired = chains();
-    let mut hooks = 0;
     let dump = socket.dump(msg::GETCHAIN, |_| ())?;
     for object in dump
         .objects()
@@ -103,7 +102,6 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
         };
         if let Some(ours) = desired.iter().find(|ours| ours.name == name) {
             existing.usable &= hangs_as(ours.hook);
-            hooks += usize::from(hook.is_some());
         } else if let Some(chain) = DemandChain::by_name(name) {
             existing.usable &= hangs_as(chain.hook());
             existing.on_demand.insert(chain);
@@ -111,7 +109,6 @@ pub(crate) fn existing(socket: &mut Socket) -> Result<ExistingTable, NetlinkErro
             existing.foreign_chains.insert(name.to_owned());
         }
     }
-    existing.usable &= hooks == desired.iter().filter(|ours| ours.hook.is_some()).count();
 
     let dump = socket.dump(msg::GETSET, |message| message.text(set::TABLE, TABLE))?;
     for object in dump
@@ -246,6 +243,67 @@ fn read_into(
         }
     }
     Ok(())
+}
+
+/// The ranges of pods that the sets have, with which rules compare.
+pub(crate) fn pod_ranges(socket: &mut Socket) -> Result<PodRanges, NetlinkError> {
+    let mut ranges = Vec::new();
+    for family in Family::ALL {
+        let dump = socket.dump(msg::GETSETELEM, |message| {
+            message.text(elem::LIST_TABLE, TABLE);
+            message.text(
+                elem::LIST_SET,
+                &Set::new(SetKind::NoMasquerade, family).name(),
+            );
+        })?;
+        let lists = dump
+            .objects()
+            .filter_map(|object| object.nested(elem::LIST_ELEMENTS));
+        let elements = lists
+            .flat_map(Attributes::iter)
+            .filter(|(kind, _)| *kind == LIST_ELEM);
+        let bounds = elements.filter_map(|(_, element)| interval_bound(Attributes(element)));
+        let address = |key: Vec<u8>| Bytes(&key).address(family);
+        let found = intervals(bounds.collect()).into_iter();
+        ranges.extend(found.filter_map(|(first, last)| range(address(first)?, address(last)?)));
+    }
+    Ok(PodRanges::new(&ranges))
+}
+
+/// An element of a set of intervals: a key, and whether an interval begins with it, or has ended before it.
+pub(crate) fn interval_bound(element: Attributes<'_>) -> Option<(Vec<u8>, bool)> {
+    let key = element.nested(elem::KEY)?.get(data::VALUE)?;
+    let is_end = element.u32(elem::FLAGS).unwrap_or_default() & elem::FLAG_INTERVAL_END != 0;
+    Some((key.to_vec(), !is_end))
+}
+
+/// The first and the last key of each interval. If one begins where another ends, the end comes first.
+pub(crate) fn intervals(bounds: BTreeSet<(Vec<u8>, bool)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut intervals = Vec::new();
+    let mut begin: Option<Vec<u8>> = None;
+    for (bound, is_begin) in bounds {
+        if is_begin {
+            begin = Some(bound);
+        } else if let Some(first) = begin.take() {
+            intervals.push((first, before(bound)));
+        }
+    }
+    if let Some(first) = begin {
+        let last = vec![u8::MAX; first.len()];
+        intervals.push((first, last));
+    }
+    intervals
+}
+
+/// The next smaller key, as a number in network order.
+fn before(mut key: Vec<u8>) -> Vec<u8> {
+    for byte in key.iter_mut().rev() {
+        *byte = byte.wrapping_sub(1);
+        if *byte != u8::MAX {
+            break;
+        }
+    }
+    key
 }
 
 /// True if a set has any element.
@@ -415,5 +473,27 @@ impl Bytes<'_> {
             protocol,
             port: self.port()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_before_one_borrows_from_byte_before() {
+        assert_eq!(before(vec![10, 0, 1, 0]), [10, 0, 0, 255]);
+        assert_eq!(before(vec![0, 0]), [255, 255]);
+    }
+
+    #[test]
+    fn intervals_end_before_the_next_and_the_last_is_open() {
+        let bounds = [(10, true), (20, false), (20, true), (30, false), (40, true)];
+        let bounds = bounds.map(|(key, is_begin)| (vec![key], is_begin));
+        let expected = [(10, 19), (20, 29), (40, 255)];
+        assert_eq!(
+            intervals(bounds.into()),
+            expected.map(|(first, last)| (vec![first], vec![last]))
+        );
     }
 }

@@ -16,7 +16,10 @@ use crate::nftables::{
         constants::{LIST_ELEM, NFNL_SUBSYS_NFTABLES, elem, msg},
     },
 };
-use crate::{RenderError, netlink::message::messages};
+use crate::{
+    RenderError,
+    netlink::message::{kind_of, messages},
+};
 
 /// The services whose elements the kernel refused, with the reason.
 pub(crate) fn refused_services<'a>(
@@ -93,7 +96,7 @@ fn refusals(error: &NetlinkError) -> &[Refusal] {
 /// The element that caused the refusal. None if it was not an element, or if the kernel is too old to report it.
 pub(crate) fn refused_element(refusal: &Refusal) -> Option<Element> {
     let message = messages(&refusal.message).next()?;
-    if message.kind != u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(msg::NEWSETELEM) {
+    if message.kind != kind_of(NFNL_SUBSYS_NFTABLES, msg::NEWSETELEM) {
         return None;
     }
     let object = message.object(NFNL_SUBSYS_NFTABLES)?;

@@ -4,13 +4,13 @@
 //! packets nothing at all other times. Its rules only record, and never decide. It is a table of its own since another thread
 //! writes it: the main table may be owned by the socket of the renderer.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use contiv_model::Protocol;
 
 use super::{
-    Family, Field,
-    bytecode::{compare_with, load_key, mask, payload, update, write_statements},
+    Family, Field, PROTOCOLS,
+    bytecode::{compare_with, load_key, mask, payload, record, write_statements},
     hook::{BEFORE_DSTNAT, Hook, OUTPUT, PREROUTING, write_chain_of},
     part::{self, DeclaredBy, Part},
     rule::{
@@ -21,7 +21,8 @@ use super::{
 };
 use crate::nftables::netlink::{
     Attributes, Batch, Writer,
-    constants::{LIST_ELEM, data, elem, expr, msg, rule, set, table},
+    constants::{data, elem, expr, msg, rule, set, table},
+    set_elements, write_set_request,
 };
 
 /// The name of the table, in family inet.
@@ -32,7 +33,7 @@ const TIMEOUT_MS: u64 = 5_000;
 /// How many attempts can wait to be read. One that finds no room is repeated by its client.
 const SIZE: u32 = 4_096;
 
-/// A first packet on a flow that exists already.
+/// An attempt to connect: a first packet on a flow that exists already, or one that was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Attempt {
     pub(crate) protocol: Protocol,
@@ -109,47 +110,29 @@ pub(crate) fn write_attempts_removal(batch: &mut Batch) {
 
 /// Restricts the request of a dump to the recorded attempts.
 pub(crate) fn write_attempts_request(message: &mut Writer<'_>, family: Family) {
-    message.text(elem::LIST_TABLE, ATTEMPTS_TABLE);
-    message.text(elem::LIST_SET, &set_name(family));
+    write_set_request(message, ATTEMPTS_TABLE, &set_name(family));
 }
 
-/// Reads the elements of a message.
+/// Reads the elements of a message, of a set with the same key as these.
 pub(crate) fn parse_attempts(
     family: Family,
     object: Attributes<'_>,
 ) -> impl Iterator<Item = Attempt> {
-    let elements = object
-        .nested(elem::LIST_ELEMENTS)
-        .into_iter()
-        .flat_map(Attributes::iter);
-    let keys = elements
-        .filter(|(kind, _)| *kind == LIST_ELEM)
-        .filter_map(|(_, element)| Attributes(element).nested(elem::KEY)?.get(data::VALUE));
+    let keys =
+        set_elements(object).filter_map(|element| element.nested(elem::KEY)?.get(data::VALUE));
     keys.filter_map(move |key| parse_key(family, key))
 }
 
 fn parse_key(family: Family, key: &[u8]) -> Option<Attempt> {
-    let len = usize::from(family.address_len());
-    let (destination, rest) = key.split_at_checked(len)?;
+    let (address, rest) = key.split_at_checked(usize::from(family.address_len()))?;
     let (protocol, rest) = rest.split_first_chunk::<4>()?;
-    let (destination_port, rest) = rest.split_first_chunk::<4>()?;
-    let (client, client_port) = rest.split_at_checked(len)?;
-    let end = |address: &[u8], port: &[u8]| {
-        let address = match family {
-            Family::V4 => IpAddr::from(<[u8; 4]>::try_from(address).ok()?),
-            Family::V6 => IpAddr::from(<[u8; 16]>::try_from(address).ok()?),
-        };
-        Some(SocketAddr::new(
-            address,
-            u16::from_be_bytes(*port.first_chunk()?),
-        ))
-    };
+    let (port, client) = rest.split_first_chunk::<4>()?;
     Some(Attempt {
-        protocol: [Protocol::Tcp, Protocol::Sctp]
+        protocol: PROTOCOLS
             .into_iter()
             .find(|one| one.number() == protocol[0])?,
-        client: end(client, client_port)?,
-        destination: end(destination, destination_port)?,
+        client: part::parse_end(family, client)?,
+        destination: part::parse_end(family, &[address, port].concat())?,
     })
 }
 
@@ -199,7 +182,7 @@ fn write_rule(list: &mut Writer<'_>, family: Family, protocol: Protocol) {
     });
     write_statements(&[has_begun, MatchAny(&[Flag::StatusDnat])], 0, list);
     load_key(list, &key(family), 0);
-    update(list, &set_name(family), None, None);
+    record(list, &set_name(family), expr::DYNSET_OP_UPDATE);
 }
 
 /// Flags of TCP.
@@ -210,6 +193,8 @@ const INIT: u8 = 1;
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     #[test]

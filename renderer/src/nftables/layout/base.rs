@@ -4,11 +4,13 @@ use std::fmt;
 
 use super::{
     Family, Field,
-    hook::{AFTER_DSTNAT, BEFORE_DSTNAT, Hook, OUTPUT, POSTROUTING, PREROUTING, PRIORITY_SRCNAT},
+    hook::{
+        BEFORE_DSTNAT, BEFORE_SRCNAT, Hook, INPUT, OUTPUT, POSTROUTING, PREROUTING, PRIORITY_SRCNAT,
+    },
     rule::{
         Comparison::{Is, IsNot},
         Constant, Flag, Rule,
-        Statement::{Drop, Goto, Match, MatchAny, MatchOnly, MatchSet},
+        Statement::{Drop, Goto, Match, MatchAny, MatchSet},
     },
     rules::{dnat, for_each, named, new, of},
     set::{Set, SetKind},
@@ -23,10 +25,10 @@ pub(crate) enum BaseChain {
     FirewallPrerouting,
     /// Source ranges, for packets of the node itself.
     FirewallOutput,
-    /// Session affinity, for incoming packets.
-    LearnPrerouting,
-    /// Session affinity, for packets of the node itself.
-    LearnOutput,
+    /// Session affinity, for connections to backends in namespaces of their own and on other machines.
+    LearnPostrouting,
+    /// Session affinity, for connections from other machines to backends in the namespace of the node.
+    LearnInput,
     /// Masquerades connections to frontends other than cluster IPs.
     ExternalPostrouting,
     /// Masquerades what pods of this node send out of the cluster.
@@ -40,8 +42,8 @@ impl BaseChain {
         Self::LoopbackPrerouting,
         Self::FirewallPrerouting,
         Self::FirewallOutput,
-        Self::LearnPrerouting,
-        Self::LearnOutput,
+        Self::LearnPostrouting,
+        Self::LearnInput,
         Self::ExternalPostrouting,
         Self::EgressPostrouting,
         Self::InterfacesPrerouting,
@@ -52,7 +54,7 @@ impl BaseChain {
         let kinds: &[SetKind] = match self {
             Self::LoopbackPrerouting => &[SetKind::Loopback],
             Self::FirewallPrerouting | Self::FirewallOutput => &[SetKind::Restricted],
-            Self::LearnPrerouting | Self::LearnOutput => &[SetKind::Sticky],
+            Self::LearnPostrouting | Self::LearnInput => &[SetKind::Sticky],
             Self::ExternalPostrouting => &[SetKind::MasqueradeAlways, SetKind::MasqueradeLocal],
             Self::EgressPostrouting => &[SetKind::NonMasqueradeCidrs],
             Self::InterfacesPrerouting => &[SetKind::ServiceInterfaces],
@@ -67,8 +69,8 @@ impl BaseChain {
             Self::LoopbackPrerouting => "loopback-prerouting",
             Self::FirewallPrerouting => "firewall-prerouting",
             Self::FirewallOutput => "firewall-output",
-            Self::LearnPrerouting => "learn-prerouting",
-            Self::LearnOutput => "learn-output",
+            Self::LearnPostrouting => "learn-postrouting",
+            Self::LearnInput => "learn-input",
             Self::ExternalPostrouting => "external-postrouting",
             Self::EgressPostrouting => "egress-postrouting",
             Self::InterfacesPrerouting => "interfaces-prerouting",
@@ -86,8 +88,8 @@ impl BaseChain {
                 Hook::filter_at(PREROUTING, BEFORE_DSTNAT)
             }
             Self::FirewallOutput => Hook::filter_at(OUTPUT, BEFORE_DSTNAT),
-            Self::LearnPrerouting => Hook::filter_at(PREROUTING, AFTER_DSTNAT),
-            Self::LearnOutput => Hook::filter_at(OUTPUT, AFTER_DSTNAT),
+            Self::LearnPostrouting => Hook::nat(POSTROUTING, BEFORE_SRCNAT),
+            Self::LearnInput => Hook::nat(INPUT, BEFORE_SRCNAT),
             Self::ExternalPostrouting | Self::EgressPostrouting => {
                 Hook::nat(POSTROUTING, PRIORITY_SRCNAT)
             }
@@ -100,8 +102,10 @@ impl BaseChain {
             Self::LoopbackPrerouting => "Protects loopback, where node ports answer there.",
             Self::FirewallPrerouting => "Source ranges, for packets that come in.",
             Self::FirewallOutput => "Source ranges, for packets of the node itself.",
-            Self::LearnPrerouting => "Session affinity, for packets that come in.",
-            Self::LearnOutput => "Session affinity, for packets of the node itself.",
+            Self::LearnPostrouting => {
+                "Session affinity, where connections leave for their backends."
+            }
+            Self::LearnInput => "Session affinity, for backends in the namespace of the node.",
             Self::ExternalPostrouting => "Connections to frontends other than cluster IPs.",
             Self::EgressPostrouting => "Connections of pods to outside the cluster.",
             Self::InterfacesPrerouting => "Packets at interfaces where services do not answer.",
@@ -129,16 +133,10 @@ impl BaseChain {
                 "Only the first packet needs a decision: later ones are of a connection that was let in.",
                 |family| vec![of(family), new(), Goto(named!(family, "firewall"))],
             ),
-            Self::LearnPrerouting | Self::LearnOutput => for_each(
-                "Only a connection's first packet is recorded, which is not confirmed yet. A later packet of one that nobody answers \
-                 is new too, and may belong to a removed backend, until the search for stale flows finds it.",
-                |family| {
-                    let is_first = MatchOnly {
-                        unset: Flag::StatusConfirmed,
-                        set: Flag::StatusDnat,
-                    };
-                    vec![of(family), is_first, Goto(named!(family, "learn"))]
-                },
+            Self::LearnPostrouting | Self::LearnInput => for_each(
+                "Only translated connections. Their later packets do not come here: one of a connection that nobody answers may \
+                 belong to a removed backend, until the search for stale flows finds it.",
+                |family| vec![of(family), dnat(), Goto(named!(family, "learn"))],
             ),
             Self::ExternalPostrouting => for_each("Only translated connections.", |family| {
                 vec![

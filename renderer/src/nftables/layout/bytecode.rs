@@ -1,5 +1,9 @@
 //! Rules as the kernel's expressions: those that nft itself would write.
 
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+
 use super::{
     Family, Field, Set, TABLE,
     field::CLIENT_HASH_SEED,
@@ -89,10 +93,6 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
             load_flags(list, flags);
             compare_with(list, Comparison::IsNot, &0_u32.to_ne_bytes());
         }
-        Statement::MatchOnly { unset, set } => {
-            load_flags(list, &[*unset, *set]);
-            compare_with(list, Comparison::Is, &set.bit().to_ne_bytes());
-        }
         Statement::MatchSet(key, comparison, set) => {
             load_key(list, key, FIRST);
             lookup(list, &set.name(), |attributes| {
@@ -102,12 +102,7 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
             });
         }
         Statement::ResetPriority => {
-            expression(list, "immediate", |attributes| {
-                attributes.u32(expr::IMMEDIATE_DREG, register(FIRST));
-                attributes.nested(expr::IMMEDIATE_DATA, |data| {
-                    data.bytes(data::VALUE, &0_u32.to_ne_bytes());
-                });
-            });
+            constant(list, FIRST, &0_u32.to_ne_bytes());
             set_priority(list);
         }
         Statement::SetPriority(key, map) => {
@@ -126,15 +121,13 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
                 Some(map) => load_value(list, key, *map),
                 None => drop(load_key(list, key, FIRST)),
             }
-            expression(list, "nat", |attributes| {
-                attributes.u32(expr::NAT_TYPE, expr::NAT_TYPE_DNAT);
-                attributes.u32(expr::NAT_FAMILY, u32::from(nfproto(*family)));
-                attributes.u32(expr::NAT_REG_ADDR_MIN, register(FIRST));
-                attributes.u32(
-                    expr::NAT_REG_PROTO_MIN,
-                    register(after(FIRST, Field::Daddr(*family))),
-                );
-            });
+            dnat(list, *family);
+        }
+        Statement::DnatToPort(family, port) => {
+            load(list, Field::Daddr(*family), FIRST);
+            let at = after(FIRST, Field::Daddr(*family));
+            constant(list, at, &port.to_be_bytes());
+            dnat(list, *family);
         }
         Statement::Update {
             map,
@@ -145,16 +138,11 @@ fn write_statement(statement: &Statement, protocols: u32, list: &mut Writer<'_>)
             // nft up to 1.0.6 runs out of registers for IPv6 here; it lists the rule all the same.
             let values = load_key(list, key, FIRST);
             load_key(list, data, values);
-            update(
-                list,
-                &map.name(),
-                Some(values),
-                Some(u64::from(*timeout) * 1000),
-            );
+            update(list, &map.name(), values, u64::from(*timeout) * 1000);
         }
         Statement::Record(set, key) => {
             load_key(list, key, FIRST);
-            update(list, &set.name(), None, None);
+            record(list, &set.name(), expr::DYNSET_OP_UPDATE);
         }
         Statement::Snat(family, field) => {
             load(list, *field, FIRST);
@@ -201,15 +189,9 @@ fn load(list: &mut Writer<'_>, field: Field, at: Register) {
         Field::Priority => meta(list, expr::META_PRIORITY, at),
         Field::InputInterface => meta(list, expr::META_IIFNAME, at),
         Field::OutputInterface => meta(list, expr::META_OIFNAME, at),
-        Field::Saddr(Family::V4) => {
-            payload(list, expr::PAYLOAD_NETWORK_HEADER, 12, field.len(), at);
-        }
-        Field::Saddr(Family::V6) => payload(list, expr::PAYLOAD_NETWORK_HEADER, 8, field.len(), at),
-        Field::Daddr(Family::V4) => {
-            payload(list, expr::PAYLOAD_NETWORK_HEADER, 16, field.len(), at);
-        }
-        Field::Daddr(Family::V6) => {
-            payload(list, expr::PAYLOAD_NETWORK_HEADER, 24, field.len(), at);
+        Field::Saddr(_) | Field::Daddr(_) => {
+            let offset = address_offset(field).unwrap_or_default();
+            payload(list, expr::PAYLOAD_NETWORK_HEADER, offset, field.len(), at);
         }
         Field::DaddrMasked(family) => {
             load(list, Field::Daddr(family), at);
@@ -234,11 +216,8 @@ fn load(list: &mut Writer<'_>, field: Field, at: Register) {
         Field::OriginalDport => {
             conntrack(list, expr::CT_PROTO_DST, Some(expr::CT_DIR_ORIGINAL), at);
         }
-        Field::SaddrType => expression(list, "fib", |attributes| {
-            attributes.u32(expr::FIB_FLAGS, expr::FIB_FLAG_SADDR);
-            attributes.u32(expr::FIB_RESULT, expr::FIB_RESULT_ADDRTYPE);
-            attributes.u32(expr::FIB_DREG, register(at));
-        }),
+        Field::SaddrType => address_type(list, expr::FIB_FLAG_SADDR, at),
+        Field::DaddrType => address_type(list, expr::FIB_FLAG_DADDR, at),
         Field::Random(modulus) => expression(list, "numgen", |attributes| {
             attributes.u32(expr::NUMGEN_DREG, register(at));
             attributes.u32(expr::NUMGEN_MODULUS, modulus);
@@ -261,6 +240,17 @@ fn load(list: &mut Writer<'_>, field: Field, at: Register) {
     }
 }
 
+/// Where an address is in the network header; none for other fields.
+const fn address_offset(field: Field) -> Option<u32> {
+    Some(match field {
+        Field::Saddr(Family::V4) => 12,
+        Field::Daddr(Family::V4) => 16,
+        Field::Saddr(Family::V6) => 8,
+        Field::Daddr(Family::V6) => 24,
+        _ => return None,
+    })
+}
+
 /// The register after a field.
 const fn after(at: Register, field: Field) -> Register {
     at + field.len().div_ceil(4)
@@ -277,14 +267,15 @@ const fn register(number: Register) -> u32 {
 }
 
 /// The family's number in the kernel.
-const fn nfproto(family: Family) -> u8 {
+pub(super) const fn nfproto(family: Family) -> u8 {
     match family {
         Family::V4 => NFPROTO_IPV4,
         Family::V6 => NFPROTO_IPV6,
     }
 }
 
-fn expression(list: &mut Writer<'_>, name: &str, fill: impl FnOnce(&mut Writer<'_>)) {
+/// Adds an expression.
+pub(super) fn expression(list: &mut Writer<'_>, name: &str, fill: impl FnOnce(&mut Writer<'_>)) {
     list.nested(LIST_ELEM, |one| {
         one.text(rule::EXPR_NAME, name);
         one.nested(rule::EXPR_DATA, fill);
@@ -307,17 +298,46 @@ fn set_priority(list: &mut Writer<'_>) {
 }
 
 fn compare(list: &mut Writer<'_>, field: Field, comparison: Comparison, constant: Constant) {
-    load(list, field, FIRST);
-    match constant {
-        Constant::Family(family) => compare_with(list, comparison, &[nfproto(family)]),
-        Constant::Protocol(protocol) => compare_with(list, comparison, &[protocol.number()]),
+    let value = match constant {
+        Constant::Range(range) => return compare_with_range(list, field, comparison, range),
+        Constant::Family(family) => vec![nfproto(family)],
+        Constant::Protocol(protocol) => vec![protocol.number()],
         Constant::Interface(name) => {
             let mut bytes = name.as_bytes().to_vec();
             bytes.resize(field.len() as usize, 0);
-            compare_with(list, comparison, &bytes);
+            bytes
         }
-        Constant::Local => compare_with(list, comparison, &expr::ADDRTYPE_LOCAL.to_ne_bytes()),
-        Constant::Number(number) => compare_with(list, comparison, &number.to_ne_bytes()),
+        Constant::Local => expr::ADDRTYPE_LOCAL.to_ne_bytes().to_vec(),
+        Constant::Number(number) => number.to_ne_bytes().to_vec(),
+    };
+    load(list, field, FIRST);
+    compare_with(list, comparison, &value);
+}
+
+/// Compares an address with a range. Like nft it loads only the bytes of the prefix if these are whole.
+fn compare_with_range(
+    list: &mut Writer<'_>,
+    field: Field,
+    comparison: Comparison,
+    range: IpNetwork,
+) {
+    let octets = |address| match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    let network = octets(range.network());
+    match address_offset(field) {
+        Some(offset) if range.prefix().is_multiple_of(8) => {
+            let bytes = range.prefix() / 8;
+            let base = expr::PAYLOAD_NETWORK_HEADER;
+            payload(list, base, offset, u32::from(bytes), FIRST);
+            compare_with(list, comparison, &network[..usize::from(bytes)]);
+        }
+        _ => {
+            load(list, field, FIRST);
+            mask(list, &octets(range.mask()), FIRST);
+            compare_with(list, comparison, &network);
+        }
     }
 }
 
@@ -358,13 +378,42 @@ pub(super) fn mask(list: &mut Writer<'_>, mask: &[u8], at: Register) {
     });
 }
 
-fn conntrack(list: &mut Writer<'_>, key: u32, direction: Option<u8>, at: Register) {
+/// Loads something of the packet's connection.
+pub(super) fn conntrack(list: &mut Writer<'_>, key: u32, direction: Option<u8>, at: Register) {
     expression(list, "ct", |attributes| {
         attributes.u32(expr::CT_KEY, key);
         attributes.u32(expr::CT_DREG, register(at));
         if let Some(direction) = direction {
             attributes.u8(expr::CT_DIRECTION, direction);
         }
+    });
+}
+
+/// Loads whether an address of the packet is one of this node's.
+fn address_type(list: &mut Writer<'_>, address: u32, at: Register) {
+    expression(list, "fib", |attributes| {
+        attributes.u32(expr::FIB_FLAGS, address);
+        attributes.u32(expr::FIB_RESULT, expr::FIB_RESULT_ADDRTYPE);
+        attributes.u32(expr::FIB_DREG, register(at));
+    });
+}
+
+/// Loads a constant.
+fn constant(list: &mut Writer<'_>, at: Register, value: &[u8]) {
+    expression(list, "immediate", |attributes| {
+        attributes.u32(expr::IMMEDIATE_DREG, register(at));
+        attributes.nested(expr::IMMEDIATE_DATA, |data| data.bytes(data::VALUE, value));
+    });
+}
+
+/// Translates the destination to the address and port in the registers from [`FIRST`] on.
+fn dnat(list: &mut Writer<'_>, family: Family) {
+    expression(list, "nat", |attributes| {
+        attributes.u32(expr::NAT_TYPE, expr::NAT_TYPE_DNAT);
+        attributes.u32(expr::NAT_FAMILY, u32::from(nfproto(family)));
+        attributes.u32(expr::NAT_REG_ADDR_MIN, register(FIRST));
+        let port = after(FIRST, Field::Daddr(family));
+        attributes.u32(expr::NAT_REG_PROTO_MIN, register(port));
     });
 }
 
@@ -389,11 +438,20 @@ fn load_flags(list: &mut Writer<'_>, flags: &[Flag]) {
     mask(list, &bits.to_ne_bytes(), FIRST);
 }
 
-/// Stores the key at [`FIRST`] in a set, or with the data at `data` in a map, or refreshes it, for so many milliseconds, or for
-/// the timeout of the set.
-pub(super) fn update(
+/// Stores the key at [`FIRST`] in a set, for the timeout of the set; whether an entry is refreshed depends on the operation.
+pub(super) fn record(list: &mut Writer<'_>, set: &str, operation: u32) {
+    write_dynamically(list, set, operation, None, None);
+}
+
+/// Stores the key at [`FIRST`] with the data at `data` in a map, or refreshes it, for so many milliseconds.
+fn update(list: &mut Writer<'_>, map: &str, data: Register, timeout: u64) {
+    write_dynamically(list, map, expr::DYNSET_OP_UPDATE, Some(data), Some(timeout));
+}
+
+fn write_dynamically(
     list: &mut Writer<'_>,
     set: &str,
+    operation: u32,
     data: Option<Register>,
     timeout: Option<u64>,
 ) {
@@ -402,7 +460,7 @@ pub(super) fn update(
         if let Some(data) = data {
             attributes.u32(expr::DYNSET_SREG_DATA, register(data));
         }
-        attributes.u32(expr::DYNSET_OP, expr::DYNSET_OP_UPDATE);
+        attributes.u32(expr::DYNSET_OP, operation);
         if let Some(timeout) = timeout {
             attributes.bytes(expr::DYNSET_TIMEOUT, &timeout.to_be_bytes());
         }
@@ -410,7 +468,8 @@ pub(super) fn update(
     });
 }
 
-fn lookup(list: &mut Writer<'_>, set: &str, more: impl FnOnce(&mut Writer<'_>)) {
+/// Looks the key at [`FIRST`] up in a set.
+pub(super) fn lookup(list: &mut Writer<'_>, set: &str, more: impl FnOnce(&mut Writer<'_>)) {
     expression(list, "lookup", |attributes| {
         attributes.u32(expr::LOOKUP_SREG, register(FIRST));
         attributes.text(expr::LOOKUP_SET, set);
@@ -425,7 +484,8 @@ fn reject(list: &mut Writer<'_>, kind: u32, code: u8) {
     });
 }
 
-fn immediate(list: &mut Writer<'_>, code: i32, chain: Option<&str>) {
+/// Ends with a verdict.
+pub(super) fn immediate(list: &mut Writer<'_>, code: i32, chain: Option<&str>) {
     expression(list, "immediate", |attributes| {
         attributes.u32(expr::IMMEDIATE_DREG, 0);
         attributes.nested(expr::IMMEDIATE_DATA, |data| {

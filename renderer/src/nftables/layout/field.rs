@@ -40,6 +40,8 @@ pub(crate) enum Field {
     OriginalDport,
     /// Whether the source address is one of this node's.
     SaddrType,
+    /// Whether the destination address is one of this node's.
+    DaddrType,
     /// A random number below this one.
     Random(u32),
     /// A number below this one that is always the same for a client.
@@ -67,6 +69,7 @@ impl Field {
             | Self::CtState
             | Self::CtStatus
             | Self::SaddrType
+            | Self::DaddrType
             | Self::Random(_)
             | Self::ClientHash(..) => 4,
             Self::InputInterface | Self::OutputInterface => IFNAMSIZ,
@@ -112,6 +115,7 @@ impl fmt::Display for Field {
             }
             Self::OriginalDport => f.write_str("ct original proto-dst"),
             Self::SaddrType => f.write_str("fib saddr type"),
+            Self::DaddrType => f.write_str("fib daddr type"),
             Self::Random(modulus) => write!(f, "numgen random mod {modulus}"),
             Self::ClientHash(family, modulus) => {
                 write!(

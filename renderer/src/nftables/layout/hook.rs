@@ -25,11 +25,6 @@ impl Hook {
         }
     }
 
-    /// At the priority "filter".
-    pub(super) const fn filter(number: u32) -> Self {
-        Self::filter_at(number, 0)
-    }
-
     pub(super) const fn filter_at(number: u32, priority: i32) -> Self {
         Self {
             kind: "filter",
@@ -55,7 +50,7 @@ impl fmt::Display for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "type {} hook {} priority ", self.kind, self.place())?;
         match (self.number, self.priority) {
-            (_, 0) => f.write_str("filter")?,
+            (_, PRIORITY_FILTER) => f.write_str("filter")?,
             (PREROUTING, PRIORITY_DSTNAT) => f.write_str("dstnat")?,
             (POSTROUTING, PRIORITY_SRCNAT) => f.write_str("srcnat")?,
             (_, priority) => write!(f, "{priority}")?,
@@ -72,7 +67,9 @@ pub(crate) const POSTROUTING: u32 = 4;
 pub(super) const PRIORITY_DSTNAT: i32 = -100;
 pub(super) const PRIORITY_SRCNAT: i32 = 100;
 pub(super) const BEFORE_DSTNAT: i32 = PRIORITY_DSTNAT - 10;
-pub(super) const AFTER_DSTNAT: i32 = PRIORITY_DSTNAT + 10;
+pub(super) const BEFORE_SRCNAT: i32 = PRIORITY_SRCNAT - 10;
+/// That of policies of other programs; chains of type nat with it follow all that translate destinations.
+pub(super) const PRIORITY_FILTER: i32 = 0;
 
 /// Adds the message that creates a chain, or corrects an existing one.
 pub(super) fn write_chain(batch: &mut Batch, name: &str, hook: Option<Hook>) {

@@ -5,6 +5,7 @@ mod attempts;
 mod base;
 mod bytecode;
 mod demand;
+mod failover;
 mod family;
 mod field;
 mod hook;
@@ -27,15 +28,19 @@ pub(crate) use attempts::{
 pub(crate) use base::BaseChain;
 pub(crate) use bytecode::write_verdict;
 pub(crate) use demand::DemandChain;
+pub(crate) use failover::{
+    FAILOVER_TABLE, FailoverSet, LOGGED_BYTES, REFUSALS_GROUP, parse_counted,
+    write_failover_element, write_failover_removal, write_failover_request, write_failover_table,
+};
 pub(crate) use family::Family;
 pub(crate) use field::Field;
-pub(crate) use hook::{FORWARD, Hook, INPUT, OUTPUT, POSTROUTING, PREROUTING};
+pub(crate) use hook::{Hook, INPUT, OUTPUT, POSTROUTING, PREROUTING};
 pub(crate) use learn::LearnChain;
 pub(crate) use module::KernelModule;
 pub(crate) use pick::{Choice, MAX_EXTERNAL_SLOTS, MAX_SLOTS, PickChain};
 pub(crate) use rule::{Comparison, Constant, Flag, Rule, Statement};
-pub(crate) use rules::chains;
+pub(crate) use rules::{PodRanges, chains};
 pub(crate) use set::{ANONYMOUS, Declaration, Form, PROTOCOLS, Set, SetKind, Sizes};
 pub(crate) use table::TABLE;
 pub(crate) use text::{on_demand, skeleton};
-pub(crate) use write::{write_chains, write_rules, write_sets, write_table};
+pub(crate) use write::{rewrite_rules, write_chains, write_rules, write_sets, write_table};

@@ -14,6 +14,7 @@ use super::{
         Statement::{self, Counter, Dnat, Masquerade, Match, MatchAny, Reject},
     },
 };
+use crate::netlink::message::kind_of;
 use crate::nftables::netlink::{
     Attributes, Batch,
     constants::{NFNL_SUBSYS_NFTABLES, chain, msg, rule, table},
@@ -112,7 +113,7 @@ impl KernelModule {
 
     /// The module that a message of [`Self::write_trial`] needs.
     pub(crate) fn needed_for(kind: u16, object: Attributes<'_>) -> Option<Self> {
-        let is = |of: u8| kind == u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(of);
+        let is = |of: u8| kind == kind_of(NFNL_SUBSYS_NFTABLES, of);
         let name = match () {
             () if is(msg::NEWCHAIN) => object.text(chain::NAME)?,
             () if is(msg::NEWRULE) => object.text(rule::CHAIN)?,

@@ -4,7 +4,10 @@
 //! `src/meta.c`, `src/numgen.c`) and libnftnl's `include/libnftnl/udata.h`. Items are type, length and value; numbers are in
 //! host order.
 
-use std::fmt;
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
 
 use super::{Family, Field};
 use crate::nftables::netlink::constants::expr;
@@ -22,6 +25,11 @@ pub(super) enum Part {
     Priority,
     InputInterface,
     OutputInterface,
+    /// Bytes behind the header of the transport layer.
+    Transport {
+        offset: u32,
+        len: u32,
+    },
 }
 
 // Items of a set.
@@ -50,8 +58,9 @@ const BYTEORDER_BIG_ENDIAN: u32 = 2;
 const VERDICT: &[u8] = &[EXPRESSION, 4, 1, 0, 0, 0, EXPRESSION_DATA, 0];
 
 impl Part {
-    const fn field(self) -> Field {
-        match self {
+    /// The field of a packet that it is; none for plain bytes.
+    const fn field(self) -> Option<Field> {
+        Some(match self {
             Self::Daddr(family) => Field::Daddr(family),
             Self::Saddr(family) => Field::Saddr(family),
             Self::L4Proto => Field::L4Proto,
@@ -61,18 +70,23 @@ impl Part {
             Self::Priority => Field::Priority,
             Self::InputInterface => Field::InputInterface,
             Self::OutputInterface => Field::OutputInterface,
-        }
+            Self::Transport { .. } => return None,
+        })
     }
 
     /// Bytes, without padding.
     pub(super) const fn len(self) -> u32 {
-        self.field().len()
+        match (self, self.field()) {
+            (Self::Transport { len, .. }, _) => len,
+            (_, Some(field)) => field.len(),
+            (_, None) => 0,
+        }
     }
 
     /// nft's number for its data type. Source: nftables' `include/datatype.h`.
     const fn datatype(self) -> u32 {
         match self {
-            Self::Slot => 4,
+            Self::Slot | Self::Transport { .. } => INTEGER,
             Self::Daddr(Family::V4) | Self::Saddr(Family::V4) => 7,
             Self::Daddr(Family::V6) | Self::Saddr(Family::V6) => 8,
             Self::L4Proto => INET_PROTOCOL,
@@ -85,7 +99,7 @@ impl Part {
     /// The type in nft's language.
     pub(super) const fn type_name(self) -> &'static str {
         match self {
-            Self::Slot => "integer",
+            Self::Slot | Self::Transport { .. } => "integer",
             Self::Daddr(Family::V4) | Self::Saddr(Family::V4) => "ipv4_addr",
             Self::Daddr(Family::V6) | Self::Saddr(Family::V6) => "ipv6_addr",
             Self::L4Proto => "inet_proto",
@@ -100,9 +114,12 @@ impl Part {
             Self::Slot | Self::Priority | Self::InputInterface | Self::OutputInterface => {
                 BYTEORDER_HOST
             }
-            Self::Daddr(_) | Self::Saddr(_) | Self::L4Proto | Self::Dport | Self::Sport => {
-                BYTEORDER_BIG_ENDIAN
-            }
+            Self::Daddr(_)
+            | Self::Saddr(_)
+            | Self::L4Proto
+            | Self::Dport
+            | Self::Sport
+            | Self::Transport { .. } => BYTEORDER_BIG_ENDIAN,
         }
     }
 
@@ -124,6 +141,18 @@ impl Part {
             Self::Saddr(Family::V6) => payload(13, 8),
             Self::Dport => payload(11, 2),
             Self::Sport => payload(11, 1),
+            // Of no known protocol: base, and offset and length in bits.
+            Self::Transport { offset, len } => expression(
+                EXPR_PAYLOAD,
+                &[
+                    number(0, 0),
+                    number(1, 0),
+                    number(2, TRANSPORT_BASE),
+                    number(3, offset * 8),
+                    number(4, len * 8),
+                ]
+                .concat(),
+            ),
             Self::L4Proto => meta(expr::META_L4PROTO),
             Self::Priority => meta(expr::META_PRIORITY),
             Self::InputInterface => meta(expr::META_IIFNAME),
@@ -140,10 +169,18 @@ impl Part {
 impl fmt::Display for Part {
     /// As after `typeof`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.field().fmt(f)
+        match (self, self.field()) {
+            (Self::Transport { offset, len }, _) => write!(f, "@th,{},{}", offset * 8, len * 8),
+            (_, Some(field)) => field.fmt(f),
+            (_, None) => Ok(()),
+        }
     }
 }
 
+/// nft's number for the data type of plain bytes.
+const INTEGER: u32 = 4;
+/// nft's number for the header of the transport layer: `PROTO_BASE_TRANSPORT_HDR`.
+const TRANSPORT_BASE: u32 = 3;
 /// nft's number for the data type of `meta l4proto`.
 pub(super) const INET_PROTOCOL: u32 = 12;
 
@@ -163,6 +200,17 @@ pub(super) fn len(parts: &[Part]) -> u32 {
             .map(|part| part.len().next_multiple_of(4))
             .sum(),
     }
+}
+
+/// The address and port at the beginning of a key or value.
+pub(super) fn parse_end(family: Family, bytes: &[u8]) -> Option<SocketAddr> {
+    let (address, port) = bytes.split_at_checked(usize::from(family.address_len()))?;
+    let address = match family {
+        Family::V4 => IpAddr::from(<[u8; 4]>::try_from(address).ok()?),
+        Family::V6 => IpAddr::from(<[u8; 16]>::try_from(address).ok()?),
+    };
+    let port = u16::from_be_bytes(*port.first_chunk()?);
+    Some(SocketAddr::new(address, port))
 }
 
 /// The data of a map.

@@ -6,6 +6,7 @@
 use std::fmt::{self, Display};
 
 use contiv_model::Protocol;
+use ipnetwork::IpNetwork;
 
 use super::{Family, Field, PROTOCOLS, Set};
 use crate::nftables::netlink::constants::expr;
@@ -32,11 +33,6 @@ pub(crate) enum Statement {
     MatchProtocols,
     /// Matches if at least one of these flags is set.
     MatchAny(&'static [Flag]),
-    /// Matches if of two flags the first is not set, and the second is.
-    MatchOnly {
-        unset: Flag,
-        set: Flag,
-    },
     /// Matches if the key is in the set, or is not.
     MatchSet(Key, Comparison, Set),
     /// Sets the packet's priority to 0.
@@ -48,6 +44,8 @@ pub(crate) enum Statement {
     /// Translates the destination to what the map has for the key, or without a map to the key; ends the rule if there is
     /// nothing.
     Dnat(Family, Key, Option<Set>),
+    /// Translates the destination to the same address, and to this port.
+    DnatToPort(Family, u16),
     /// Stores the data in the map under the key, for so many seconds.
     Update {
         map: Set,
@@ -87,6 +85,8 @@ pub(crate) enum Constant {
     Family(Family),
     Protocol(Protocol),
     Interface(&'static str),
+    /// Any address of a range that has more than one bit of prefix.
+    Range(IpNetwork),
     /// The type of an address of this node.
     Local,
     Number(u32),
@@ -118,9 +118,10 @@ impl Statement {
             | Self::Dnat(_, key, _)
             | Self::Update { key, .. }
             | Self::Record(_, key) => key,
+            Self::DnatToPort(Family::V4, _) => &[Field::Daddr(Family::V4)],
+            Self::DnatToPort(Family::V6, _) => &[Field::Daddr(Family::V6)],
             Self::MatchProtocols
             | Self::MatchAny(_)
-            | Self::MatchOnly { .. }
             | Self::ResetPriority
             | Self::Masquerade
             | Self::RejectWithTcpReset
@@ -186,6 +187,7 @@ impl Display for Constant {
             Self::Family(family) => write!(f, "ipv{}", family.digit()),
             Self::Protocol(protocol) => write!(f, "{protocol}"),
             Self::Interface(name) => write!(f, "\"{name}\""),
+            Self::Range(range) => write!(f, "{range}"),
             Self::Local => f.write_str("local"),
             Self::Number(number) => write!(f, "{number}"),
         }
@@ -217,9 +219,6 @@ impl Display for Statement {
                     .collect::<String>();
                 write!(f, "{field} {}", joined(flags, ","))
             }
-            Self::MatchOnly { unset, set } => {
-                write!(f, "{} & ({unset} | {set}) == {set}", set.field())
-            }
             Self::MatchSet(fields, comparison, set) => {
                 write!(f, "{} {comparison}@{}", key(fields), name(set))
             }
@@ -237,6 +236,14 @@ impl Display for Statement {
             Self::Dnat(family, fields, map) => {
                 write!(f, "dnat {} to {}", family.nft(), key(fields))?;
                 map.map_or(Ok(()), |map| write!(f, " map @{}", map.name()))
+            }
+            Self::DnatToPort(family, port) => {
+                write!(
+                    f,
+                    "dnat {} to {}:{port}",
+                    family.nft(),
+                    Field::Daddr(*family)
+                )
             }
             Self::Update {
                 map,

@@ -1,18 +1,20 @@
 //! The rules that are always the same, in the order of `skeleton.nft`, which is written from them.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use contiv_model::Protocol;
+use ipnetwork::IpNetwork;
 
 use super::{
     Family, Field, Hook, Set, SetKind,
-    hook::{FORWARD, INPUT, OUTPUT, POSTROUTING, PREROUTING, PRIORITY_DSTNAT, PRIORITY_SRCNAT},
+    hook::{OUTPUT, POSTROUTING, PREROUTING, PRIORITY_DSTNAT, PRIORITY_FILTER, PRIORITY_SRCNAT},
     rule::{
         Comparison::{Is, IsNot},
         Constant, Flag, Key, Rule,
         Statement::{
-            self, Accept, Drop, Goto, Jump, Masquerade, Match, MatchAny, MatchProtocols, MatchSet,
-            Record, Reject, RejectWithTcpReset, SetPriority, Snat, SnatByMap, Vmap,
+            self, Accept, DnatToPort, Drop, Goto, Jump, Masquerade, Match, MatchAny,
+            MatchProtocols, MatchSet, Record, Reject, RejectWithTcpReset, SetPriority, Snat,
+            SnatByMap, Vmap,
         },
     },
 };
@@ -36,7 +38,63 @@ pub(crate) struct Chain {
     pub(super) comment: &'static str,
     /// None for a chain that others jump to.
     pub(crate) hook: Option<Hook>,
+    /// Those of a node whose pods have no range, or several. [`Chain::rules_for`] has those of others, which decide the same.
     pub(crate) rules: Vec<Rule>,
+}
+
+impl Chain {
+    /// The rules on a node whose pods have these ranges.
+    pub(crate) fn rules_for(&self, pods: PodRanges) -> Cow<'_, [Rule]> {
+        match self
+            .family_of_pods()
+            .map(|family| (family, pods.of(family)))
+        {
+            Some((family, range @ Some(_))) => Cow::Owned(masquerade_rules(family, range)),
+            _ => Cow::Borrowed(&self.rules),
+        }
+    }
+
+    /// The family of the ranges of pods on which its rules depend.
+    pub(super) fn family_of_pods(&self) -> Option<Family> {
+        Family::ALL
+            .into_iter()
+            .find(|family| self.name == named!(family, "masquerade"))
+    }
+}
+
+/// The range of this node's pods in each family, if it is the only one whose clients keep their address: then rules compare
+/// addresses with it, which takes a seventh of the time of looking them up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PodRanges {
+    v4: Option<IpNetwork>,
+    v6: Option<IpNetwork>,
+}
+
+impl PodRanges {
+    /// From the elements of the sets `no-masquerade`.
+    pub(crate) fn new(ranges: &[IpNetwork]) -> Self {
+        let only = |family| {
+            let mut of_family = ranges
+                .iter()
+                .filter(|range| Family::of(&range.ip()) == family);
+            match (of_family.next(), of_family.next()) {
+                // All clients keep their address with the prefix 0.
+                (Some(range), None) if range.prefix() > 0 => Some(*range),
+                _ => None,
+            }
+        };
+        Self {
+            v4: only(Family::V4),
+            v6: only(Family::V6),
+        }
+    }
+
+    const fn of(self, family: Family) -> Option<IpNetwork> {
+        match family {
+            Family::V4 => self.v4,
+            Family::V6 => self.v6,
+        }
+    }
 }
 
 /// The chains that are always there.
@@ -62,23 +120,40 @@ pub(super) fn rule(reason: &'static str, parts: impl IntoIterator<Item = Vec<Sta
 }
 
 fn reject_now() -> Chain {
-    let tcp = || Match(Field::L4Proto, Is, Constant::Protocol(Protocol::Tcp));
+    let is = |protocol| Match(Field::L4Proto, Is, Constant::Protocol(protocol));
+    let to_itself = for_each(
+        "A datagram of this node to itself goes to port 0, which nobody can have: so its sender gets the same \
+         error as others, while with a reject where it leaves `send` would fail as forbidden.",
+        |family| {
+            vec![
+                of(family),
+                is(Protocol::Udp),
+                Match(Field::OutputInterface, Is, Constant::Interface("lo")),
+                DnatToPort(family, 0),
+            ]
+        },
+    );
+    let others = [
+        rule(
+            "A connection attempt from before the rules is not translated until conntrack forgets it, \
+             within moments: its client tries again, and must not get an error.",
+            [vec![
+                is(Protocol::Tcp),
+                MatchAny(&[Flag::StatusConfirmed]),
+                Drop,
+            ]],
+        ),
+        rule(
+            "TCP clients expect a reset from a closed port.",
+            [vec![is(Protocol::Tcp), RejectWithTcpReset]],
+        ),
+        rule("All others get an ICMP error.", [vec![Reject]]),
+    ];
     Chain {
         name: "reject-now",
         comment: "Rejects a packet with an error for its client.",
         hook: None,
-        rules: vec![
-            rule(
-                "A connection attempt from before the rules is not translated until conntrack forgets it, \
-                 within moments: its client tries again, and must not get an error.",
-                [vec![tcp(), MatchAny(&[Flag::StatusConfirmed]), Drop]],
-            ),
-            rule(
-                "TCP clients expect a reset from a closed port.",
-                [vec![tcp(), RejectWithTcpReset]],
-            ),
-            rule("All others get an ICMP error.", [vec![Reject]]),
-        ],
+        rules: to_itself.into_iter().chain(others).collect(),
     }
 }
 
@@ -162,8 +237,7 @@ fn choose(family: Family) -> Vec<Chain> {
         ),
         plain(
             named!(family, "check"),
-            "Refuses connections without a backend; reached from input, forward and output by packets that \
-             were not translated.",
+            "Refuses connections without a backend; reached from refuse-prerouting and refuse-output.",
             refused(&frontend, false).into_iter().chain(left).collect(),
         ),
         plain(
@@ -294,29 +368,13 @@ fn masquerade(family: Family) -> Vec<Chain> {
         ];
         rule(reason, [from_node(family), then])
     };
-    let both_ends = vec![Field::Saddr(family), Field::Daddr(family)];
     vec![
         plain(
             named!(family, "masquerade"),
-            "Decides by the connection's original destination whether it is masqueraded.",
-            vec![
-                rule(
-                    "A pod that connects to itself would reply to itself directly.",
-                    [vec![
-                        is_in(family, &both_ends, SetKind::Hairpin),
-                        masquerade_now.clone(),
-                    ]],
-                ),
-                rule(
-                    "The reply to a client that is no pod of this node may not return through this node.",
-                    [vec![
-                        is_not_in(family, &saddr, SetKind::NoMasquerade),
-                        is_not_in(family, &interface, SetKind::NoMasqueradeInterfaces),
-                        is_in(family, &original_daddr, SetKind::ClusterIps),
-                        masquerade_now.clone(),
-                    ]],
-                ),
-            ],
+            "Decides by the connection's original destination whether it is masqueraded. Where the pods of the node have one \
+             range, the rules compare addresses with it: a connection from it to elsewhere is accepted first, and the lookup \
+             in no-masquerade is a comparison.",
+            masquerade_rules(family, None),
         ),
         plain(
             named!(family, "masquerade-external"),
@@ -382,6 +440,53 @@ fn masquerade(family: Family) -> Vec<Chain> {
         ),
         masquerade_now_chain(family),
     ]
+}
+
+/// The rules that decide whether a connection to a cluster IP is masqueraded. `pods` is the range of the node's pods, if they have one.
+fn masquerade_rules(family: Family, pods: Option<IpNetwork>) -> Vec<Rule> {
+    let (saddr, daddr) = (Field::Saddr(family), Field::Daddr(family));
+    let masquerade_now = || Goto(named!(family, "masquerade-now"));
+    let to_elsewhere = pods.map(Constant::Range).map(|pods| {
+        rule(
+            "The client is a pod of this node, and its backend is not.",
+            [vec![
+                Match(saddr, Is, pods),
+                Match(daddr, IsNot, pods),
+                Accept,
+            ]],
+        )
+    });
+    let is_no_pod = match pods {
+        Some(pods) => Match(saddr, IsNot, Constant::Range(pods)),
+        None => is_not_in(family, &vec![saddr], SetKind::NoMasquerade),
+    };
+    let others = [
+        rule(
+            "A pod that connects to itself would reply to itself directly.",
+            [vec![
+                is_in(family, &vec![saddr, daddr], SetKind::Hairpin),
+                masquerade_now(),
+            ]],
+        ),
+        rule(
+            "The reply to a client that is no pod of this node may not return through this node.",
+            [vec![
+                is_no_pod,
+                is_not_in(
+                    family,
+                    &vec![Field::InputInterface],
+                    SetKind::NoMasqueradeInterfaces,
+                ),
+                is_in(
+                    family,
+                    &vec![Field::OriginalDaddr(family)],
+                    SetKind::ClusterIps,
+                ),
+                masquerade_now(),
+            ]],
+        ),
+    ];
+    to_elsewhere.into_iter().chain(others).collect()
 }
 
 /// Masquerades a connection that other chains have decided to masquerade.
@@ -565,7 +670,7 @@ pub(super) fn for_each(
     Family::ALL.map(|family| rule(reason(family), [statements(family)]))
 }
 
-fn shared_chains() -> [Chain; 7] {
+fn shared_chains() -> [Chain; 6] {
     let base = |name, comment, hook, rules| Chain {
         name,
         comment,
@@ -580,55 +685,28 @@ fn shared_chains() -> [Chain; 7] {
         })
         .into()
     };
-    let translated = || {
-        rule(
-            "It has a backend: this rule accepts most packets of services.",
-            [vec![dnat(), Accept]],
-        )
-    };
-    let checked = |then: fn(&'static str) -> Statement| {
+    let refuse = || {
         let reason = "It may be for a service without a backend.";
-        for_each(reason, |family| {
-            vec![of(family), new(), then(named!(family, "check"))]
-        })
+        let checked = for_each(reason, |family| {
+            vec![of(family), Jump(named!(family, "check"))]
+        });
+        let unknown = rule("It may be for no service.", [vec![Goto("unknown-port")]]);
+        checked.into_iter().chain([unknown]).collect()
     };
-    let checked_first = || -> Vec<Rule> {
-        let unknown = rule(
-            "It may be for no service. Packets to this node itself are not checked: the node knows its \
-             ports.",
-            [vec![new(), Goto("unknown-port")]],
-        );
-        [translated()]
-            .into_iter()
-            .chain(checked(Jump))
-            .chain([unknown])
-            .collect()
+    // This node itself knows its ports: an address of a service may be one of its own.
+    let elsewhere = Match(Field::DaddrType, IsNot, Constant::Local);
+    let to = |family, kind, then| {
+        let daddr = vec![Field::Daddr(family)];
+        vec![is_in(family, &daddr, kind), elsewhere.clone(), then]
     };
-    let checked_when_they_leave = || {
-        let is_udp = Match(Field::L4Proto, Is, Constant::Protocol(Protocol::Udp));
-        let to_itself = rule(
-            "Datagrams of this node to itself are checked when they come in: rejected there, their sender gets the same error \
-             as others, while here `send` would fail as forbidden.",
-            [vec![
-                is_udp,
-                Match(Field::OutputInterface, Is, Constant::Interface("lo")),
-                Accept,
-            ]],
-        );
-        let [first, rest @ ..] = &checked_first()[..] else {
-            return Vec::new();
-        };
-        [&[first.clone(), to_itself], rest].concat()
-    };
-    let to = |family, kind| is_in(family, &vec![Field::Daddr(family)], kind);
     let unknown_port = [
         for_each("The service has no such port.", |family| {
-            vec![to(family, SetKind::ClusterIps), Goto("reject-now")]
+            to(family, SetKind::ClusterIps, Goto("reject-now"))
         }),
         for_each(
             "No service has the address: without the drop packets would leave by the default route, and \
              come back.",
-            |family| vec![to(family, SetKind::ServiceCidrs), Drop],
+            |family| to(family, SetKind::ServiceCidrs, Drop),
         ),
     ];
     let masquerade = for_each("Only translated connections.", |family| {
@@ -660,22 +738,17 @@ fn shared_chains() -> [Chain; 7] {
             masquerade.into(),
         ),
         base(
-            "filter-input",
-            "Packets to this node.",
-            Hook::filter(INPUT),
-            [translated()].into_iter().chain(checked(Goto)).collect(),
+            "refuse-prerouting",
+            "New connections that this node receives, and no program has translated. As of type nat no packet \
+             of an established connection passes it.",
+            Hook::nat(PREROUTING, PRIORITY_FILTER),
+            refuse(),
         ),
         base(
-            "filter-forward",
-            "Forwarded packets.",
-            Hook::filter(FORWARD),
-            checked_first(),
-        ),
-        base(
-            "filter-output",
-            "Packets of this node.",
-            Hook::filter(OUTPUT),
-            checked_when_they_leave(),
+            "refuse-output",
+            "The same for those of the node itself.",
+            Hook::nat(OUTPUT, PRIORITY_FILTER),
+            refuse(),
         ),
     ]
 }

@@ -443,7 +443,10 @@ impl Set {
     }
 
     pub(crate) fn by_name(name: &str) -> Option<Self> {
-        Self::all().find(|set| set.name() == name)
+        // Without the text of each name: it is called for each set that is read, and for each change that is heard of.
+        let family = name.chars().next_back()?;
+        let stem = name.strip_suffix(family)?;
+        Self::all().find(|set| set.family.digit() == family && set.kind.stem() == stem)
     }
 
     pub(crate) fn declaration(self) -> Declaration {
@@ -648,3 +651,26 @@ fn nft_duration(seconds: u32) -> String {
 
 /// The kernel replaces `%d` with a free number.
 pub(crate) const ANONYMOUS: &str = "__set%d";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_is_found_by_its_name_and_by_no_other() {
+        for set in Set::all() {
+            assert_eq!(Set::by_name(&set.name()), Some(set));
+        }
+        for name in [
+            "",
+            "4",
+            "services",
+            "services5",
+            "services44",
+            "xservices4",
+            "services\u{664}",
+        ] {
+            assert_eq!(Set::by_name(name), None, "{name}");
+        }
+    }
+}

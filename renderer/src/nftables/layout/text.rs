@@ -6,7 +6,7 @@ use super::{
     DemandChain, Hook, Set, SetKind, Sizes, TABLE,
     family::Family,
     rule::Rule,
-    rules::{Chain, chains},
+    rules::{PodRanges, chains},
 };
 
 const HEAD: &str = "\
@@ -24,14 +24,14 @@ const MAX_LINE_WIDTH: usize = 128;
 
 /// The part of the table that is always the same, apart from the sizes of sets. That of a table without services is the file
 /// `skeleton.nft`.
-pub(crate) fn skeleton(sizes: &Sizes) -> String {
+pub(crate) fn skeleton(sizes: &Sizes, pods: PodRanges) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = write_skeleton(&mut text, sizes);
+    let _ = write_skeleton(&mut text, sizes, pods);
     text
 }
 
-fn write_skeleton(text: &mut String, sizes: &Sizes) -> fmt::Result {
+fn write_skeleton(text: &mut String, sizes: &Sizes, pods: PodRanges) -> fmt::Result {
     for line in HEAD.lines() {
         writeln!(text, "{}", format!("# {line}").trim_end())?;
     }
@@ -49,15 +49,10 @@ fn write_skeleton(text: &mut String, sizes: &Sizes) -> fmt::Result {
             set.write_text(text, sizes.get(&set).copied())?;
         }
     }
-    for Chain {
-        name,
-        comment,
-        hook,
-        rules,
-    } in chains()
-    {
+    for chain in chains() {
         writeln!(text)?;
-        write_chain(text, name, comment, *hook, rules)?;
+        let rules = chain.rules_for(pods);
+        write_chain(text, chain.name, chain.comment, chain.hook, &rules)?;
     }
     writeln!(text, "}}")
 }
@@ -118,6 +113,7 @@ mod tests {
     use contiv_model_testing::mirror;
 
     use super::*;
+    use crate::nftables::layout::rules::Chain;
     use crate::nftables::layout::{BaseChain, Choice, LearnChain, PickChain};
 
     /// Each rule of each chain, with the name of the chain; sorted, since rules of both families alternate in some chains.

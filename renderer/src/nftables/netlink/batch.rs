@@ -7,7 +7,7 @@ use super::constants::{
 };
 use crate::netlink::{
     Writer,
-    message::{NLM_F_ACK, NLM_F_REQUEST, begin_message, end_message},
+    message::{NLM_F_ACK, NLM_F_REQUEST, begin_message, end_message, kind_of},
 };
 
 const NLM_F_CREATE: u16 = 0x400;
@@ -139,7 +139,7 @@ impl Batch {
         #[allow(clippy::cast_possible_truncation)]
         let sequence = self.subjects.len() as u32;
         self.last = self.bytes.len();
-        let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
+        let kind = kind_of(NFNL_SUBSYS_NFTABLES, kind);
         begin_message(
             &mut self.bytes,
             kind,

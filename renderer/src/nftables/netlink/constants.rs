@@ -29,6 +29,7 @@ pub(crate) mod msg {
     pub(crate) const DELSETELEM: u8 = 14;
     pub(crate) const NEWGEN: u8 = 15;
     pub(crate) const GETGEN: u8 = 16;
+    pub(crate) const NEWOBJ: u8 = 18;
 }
 
 /// Attributes that are nothing but a list carry their items under this type.
@@ -127,6 +128,20 @@ pub(crate) mod elem {
     };
 }
 
+/// Stateful objects, and the one that gives connections timeouts of their own.
+pub(crate) mod object {
+    pub(crate) const TABLE: u16 = 1;
+    pub(crate) const NAME: u16 = 2;
+    pub(crate) const TYPE: u16 = 3;
+    pub(crate) const DATA: u16 = 4;
+    pub(crate) const TYPE_CT_TIMEOUT: u32 = 7;
+    pub(crate) const CT_TIMEOUT_L3PROTO: u16 = 1;
+    pub(crate) const CT_TIMEOUT_L4PROTO: u16 = 2;
+    pub(crate) const CT_TIMEOUT_DATA: u16 = 3;
+    /// `CTA_TIMEOUT_TCP_SYN_SENT`, in seconds.
+    pub(crate) const CT_TIMEOUT_SYN_SENT: u16 = 1;
+}
+
 /// Attributes of the expression `counter`: numbers of 64 bits.
 pub(crate) mod counter {
     pub(crate) const PACKETS: u16 = 2;
@@ -170,11 +185,18 @@ pub(crate) mod expr {
     pub(crate) const CT_PROTO_DST: u32 = 12;
     pub(crate) const CT_DST_IP: u32 = 20;
     pub(crate) const CT_DST_IP6: u32 = 22;
+    /// Which of the connection's two directions the packet has.
+    pub(crate) const CT_DIR: u32 = 1;
     pub(crate) const CT_DIR_ORIGINAL: u8 = 0;
+    pub(crate) const CT_DIR_REPLY: u8 = 1;
     /// Bit of the connection state "invalid": `NF_CT_STATE_INVALID_BIT`.
     pub(crate) const CT_STATE_INVALID: u32 = 1;
     /// Bit of the connection state "new": `NF_CT_STATE_BIT(IP_CT_NEW)`.
     pub(crate) const CT_STATE_NEW: u32 = 1 << 3;
+    /// Bit of the connection state "related": `NF_CT_STATE_BIT(IP_CT_RELATED)`.
+    pub(crate) const CT_STATE_RELATED: u32 = 1 << 2;
+    /// `IPS_SEEN_REPLY`
+    pub(crate) const CT_STATUS_SEEN_REPLY: u32 = 1 << 1;
     /// `IPS_ASSURED`: both sides have spoken as the protocol demands.
     pub(crate) const CT_STATUS_ASSURED: u32 = 1 << 2;
     /// `IPS_CONFIRMED`: the connection's first packet has passed all hooks.
@@ -187,6 +209,7 @@ pub(crate) mod expr {
     pub(crate) const DYNSET_SREG_KEY: u16 = 4;
     pub(crate) const DYNSET_SREG_DATA: u16 = 5;
     pub(crate) const DYNSET_TIMEOUT: u16 = 6;
+    pub(crate) const DYNSET_OP_ADD: u32 = 0;
     pub(crate) const DYNSET_OP_UPDATE: u32 = 1;
 
     pub(crate) const FIB_DREG: u16 = 1;
@@ -194,6 +217,7 @@ pub(crate) mod expr {
     pub(crate) const FIB_FLAGS: u16 = 3;
     pub(crate) const FIB_RESULT_ADDRTYPE: u32 = 3;
     pub(crate) const FIB_FLAG_SADDR: u32 = 1;
+    pub(crate) const FIB_FLAG_DADDR: u32 = 2;
     /// `RTN_LOCAL` of rtnetlink.h
     pub(crate) const ADDRTYPE_LOCAL: u32 = 2;
 
@@ -208,6 +232,14 @@ pub(crate) mod expr {
 
     pub(crate) const IMMEDIATE_DREG: u16 = 1;
     pub(crate) const IMMEDIATE_DATA: u16 = 2;
+
+    pub(crate) const LIMIT_RATE: u16 = 1;
+    pub(crate) const LIMIT_UNIT: u16 = 2;
+    pub(crate) const LIMIT_BURST: u16 = 3;
+
+    pub(crate) const LOG_GROUP: u16 = 1;
+    pub(crate) const LOG_SNAPLEN: u16 = 3;
+    pub(crate) const LOG_QTHRESHOLD: u16 = 4;
 
     pub(crate) const LOOKUP_SET: u16 = 1;
     pub(crate) const LOOKUP_SREG: u16 = 2;
@@ -246,6 +278,9 @@ pub(crate) mod expr {
     pub(crate) const NUMGEN_TYPE: u16 = 3;
     pub(crate) const NUMGEN_OFFSET: u16 = 4;
     pub(crate) const NUMGEN_RANDOM: u32 = 1;
+
+    pub(crate) const OBJREF_IMM_TYPE: u16 = 1;
+    pub(crate) const OBJREF_IMM_NAME: u16 = 2;
 
     pub(crate) const PAYLOAD_DREG: u16 = 1;
     pub(crate) const PAYLOAD_BASE: u16 = 2;

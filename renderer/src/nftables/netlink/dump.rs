@@ -5,7 +5,7 @@ use std::io;
 use super::constants::{NFNL_SUBSYS_NFTABLES, NFPROTO_INET, NFPROTO_UNSPEC};
 use crate::netlink::{
     Attributes, NetlinkError, Socket, Writer,
-    message::{NLM_F_DUMP, NLM_F_REQUEST, begin_message, end_message, messages},
+    message::{dump_request, kind_of, messages},
 };
 
 /// How often an inconsistent dump is repeated.
@@ -71,12 +71,7 @@ impl Socket {
 }
 
 fn request(kind: u8, family: u8, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
-    let mut request = Vec::new();
-    let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
-    begin_message(&mut request, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, family, 0);
-    fill(&mut Writer::new(&mut request));
-    end_message(&mut request, 0);
-    request
+    dump_request(kind_of(NFNL_SUBSYS_NFTABLES, kind), family, fill)
 }
 
 /// The result of a dump.

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use super::constants::{NFNL_SUBSYS_NFTABLES, NFPROTO_INET};
 use crate::netlink::{
     Attributes, NetlinkError, Socket, Writer,
-    message::{NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, messages},
+    message::{NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, kind_of, messages},
 };
 
 impl Socket {
@@ -19,7 +19,7 @@ impl Socket {
         read: impl FnOnce(Attributes<'_>) -> T,
     ) -> Result<Option<T>, NetlinkError> {
         let mut request = Vec::new();
-        let kind = u16::from(NFNL_SUBSYS_NFTABLES) << 8 | u16::from(kind);
+        let kind = kind_of(NFNL_SUBSYS_NFTABLES, kind);
         begin_message(&mut request, kind, NLM_F_REQUEST, 1, NFPROTO_INET, 0);
         fill(&mut Writer::new(&mut request));
         end_message(&mut request, 0);

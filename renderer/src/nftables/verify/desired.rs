@@ -11,7 +11,7 @@ use crate::nftables::{
         plan::{plan, routed},
         table::Table,
     },
-    layout::{Choice, DemandChain, Hook, Set, SetKind, chains},
+    layout::{Choice, DemandChain, Hook, PodRanges, Set, SetKind, chains},
     netlink::constants::chain,
 };
 
@@ -21,6 +21,8 @@ pub(super) struct DesiredTable {
     /// The hook of each chain; empty for one that others jump to.
     pub(super) chains: BTreeMap<String, String>,
     pub(super) sets: BTreeMap<String, DesiredSet>,
+    /// The ranges of pods that rules compare with.
+    pub(super) pod_ranges: PodRanges,
     /// The service of a frontend or an address, by the text of its key.
     owners: BTreeMap<String, ServiceId>,
     /// The backends that affinity entries of a frontend may have.
@@ -42,7 +44,10 @@ pub(super) struct DesiredSet {
 impl DesiredTable {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let table = Table::new(snapshot);
-        let mut desired = Self::default();
+        let mut desired = Self {
+            pod_ranges: table.pod_ranges(),
+            ..Self::default()
+        };
         let skeleton = chains()
             .iter()
             .map(|chain| (chain.name.to_owned(), chain.hook));

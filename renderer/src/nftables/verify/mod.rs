@@ -183,7 +183,7 @@ impl TableVerifier {
             on_demand,
             ..ExistingTable::default()
         };
-        for wrong in inspect::rules::compare(&rules, &existing) {
+        for wrong in inspect::rules::compare(&rules, &existing, desired.pod_ranges) {
             if found.chains.contains_key(&wrong.chain) {
                 let place = format!("chain {}", wrong.chain);
                 let element = wrong

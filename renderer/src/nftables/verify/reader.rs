@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::datum;
 use crate::nftables::{
+    kernel::read::{interval_bound, intervals},
     layout::hook_name::hook_name,
     netlink::{
         Attributes, NetlinkError, Socket,
@@ -181,42 +182,20 @@ fn read_elements(
                 continue;
             };
             if is_cut {
-                let is_end =
-                    element.u32(elem::FLAGS).unwrap_or_default() & elem::FLAG_INTERVAL_END != 0;
-                // If one interval begins where another ends, the end comes first.
-                bounds.insert((first.to_vec(), !is_end));
+                bounds.extend(interval_bound(element));
             } else {
                 set.insert_element(first, element);
             }
         }
     })?;
-    let mut begin: Option<Vec<u8>> = None;
-    for (bound, is_begin) in bounds {
-        if is_begin {
-            begin = Some(bound);
-        } else if let Some(first) = begin.take() {
-            set.insert(&first, &before(bound), None);
-        }
-    }
-    if let Some(first) = begin {
-        set.insert(&first, &vec![u8::MAX; first.len()], None);
+    for (first, last) in intervals(bounds) {
+        set.insert(&first, &last, None);
     }
     Ok(())
 }
 
 fn key(element: Attributes<'_>, kind: u16) -> Option<&[u8]> {
     element.nested(kind)?.get(data::VALUE)
-}
-
-/// The next smaller key, as a number in network order.
-fn before(mut key: Vec<u8>) -> Vec<u8> {
-    for byte in key.iter_mut().rev() {
-        *byte = byte.wrapping_sub(1);
-        if *byte != u8::MAX {
-            break;
-        }
-    }
-    key
 }
 
 impl KernelSet {
@@ -267,15 +246,4 @@ fn verdict_text(attributes: Attributes<'_>) -> String {
         .text(data::VERDICT_CHAIN)
         .map(|chain| format!(" {}", chain.escape_debug()));
     word + &chain.unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn key_before_one_borrows_from_byte_before() {
-        assert_eq!(before(vec![10, 0, 1, 0]), [10, 0, 0, 255]);
-        assert_eq!(before(vec![0, 0]), [255, 255]);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use contiv_model::{Backend, BackendState, ContivService, NodeFacts, TrafficPolicy};
+use contiv_model::{Backend, ContivService, NodeFacts, TrafficPolicy};
 
 use crate::route::plan::is_routable;
 
@@ -72,9 +72,11 @@ fn target(
     let of_family: Vec<&Backend> = backends
         .filter(|backend| backend.address.is_ipv4() == address.is_ipv4())
         .collect();
-    let of = |state, local| {
+    // No route depends on whether a backend answers this node's clients: only nftables watches that.
+    let of = |is_ready, local| {
         let chosen = of_family.iter().copied();
-        let chosen = chosen.filter(|backend| backend.state == state && backend.local == local);
+        let chosen =
+            chosen.filter(|backend| backend.state.is_ready() == is_ready && backend.local == local);
         let (preferred, others): (Vec<&Backend>, Vec<_>) =
             chosen.partition(|backend| local || backend.in_topology);
         if preferred.is_empty() {
@@ -84,23 +86,12 @@ fn target(
         }
     };
     let order = match policy {
-        TrafficPolicy::Cluster => {
-            use BackendState::{Ready, Terminating};
-            vec![
-                (Ready, true),
-                (Ready, false),
-                (Terminating, true),
-                (Terminating, false),
-            ]
-        }
-        TrafficPolicy::Local => vec![
-            (BackendState::Ready, true),
-            (BackendState::Terminating, true),
-        ],
+        TrafficPolicy::Cluster => vec![(true, true), (true, false), (false, true), (false, false)],
+        TrafficPolicy::Local => vec![(true, true), (false, true)],
     };
     let chosen = order
         .into_iter()
-        .map(|(state, local)| of(state, local))
+        .map(|(is_ready, local)| of(is_ready, local))
         .find(|chosen| !chosen.is_empty());
     match chosen {
         None if of_family.is_empty() => RouteTarget::Unreachable,
@@ -129,7 +120,7 @@ fn is_this_node(backend: &Backend, node: &NodeFacts) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use contiv_model::{Protocol, ServiceId, ServicePort, Snapshot};
+    use contiv_model::{BackendState, Protocol, ServiceId, ServicePort, Snapshot};
     use contiv_model_testing::mirror;
 
     use super::*;
@@ -249,6 +240,20 @@ mod tests {
             "between other nodes topology decides"
         );
         assert_eq!(of(vec![elsewhere]), to(&[("10.2.0.2", 1)]));
+    }
+
+    #[test]
+    fn failing_backends_are_ready_for_routes() {
+        use BackendState::{Failing, Ready, Terminating};
+        let here = |state| backend("10.1.0.1", true, state);
+        let there = backend("10.2.0.1", false, Ready);
+        let other = backend("10.1.0.2", true, Terminating);
+        for state in [Ready, Failing] {
+            assert_eq!(
+                of(vec![here(state), there.clone(), other.clone()]),
+                to(&[("10.1.0.1", 1)])
+            );
+        }
     }
 
     #[test]

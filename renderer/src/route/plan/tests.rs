@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use contiv_model::{Backend, Protocol, ServiceId};
+use contiv_model::{Backend, BackendState, Protocol, ServiceId};
 
 use super::*;
 
@@ -109,7 +109,7 @@ fn family_is_advertised_as_long_as_it_has_backends_of_its_own() {
 
 #[test]
 fn policy_local_attracts_traffic_only_with_ready_local_backends() {
-    use BackendState::{Ready, Terminating};
+    use BackendState::{Failing, Ready, Terminating};
     let of = |backends| {
         let local = ContivService {
             external_policy: TrafficPolicy::Local,
@@ -119,10 +119,13 @@ fn policy_local_attracts_traffic_only_with_ready_local_backends() {
     };
     assert!(of(vec![backend("10.1.0.1", false, Ready)]).is_empty());
     assert!(of(vec![backend("10.1.0.1", true, Terminating)]).is_empty());
-    assert_eq!(
-        of(vec![backend("10.1.0.1", true, Ready)]),
-        ["198.51.100.1", "203.0.113.1"]
-    );
+    for state in [Ready, Failing] {
+        assert_eq!(
+            of(vec![backend("10.1.0.1", true, state)]),
+            ["198.51.100.1", "203.0.113.1"],
+            "the store says that it is ready"
+        );
+    }
     assert!(
         of(vec![
             backend("10.1.0.1", false, Ready),

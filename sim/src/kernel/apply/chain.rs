@@ -84,7 +84,7 @@ impl Transaction<'_> {
             None if flags & chain::F_BASE != 0 => return refuse(Errno::EINVAL),
             None => None,
         };
-        let table = self.table(at);
+        let table = &mut self.next.tables[at];
         let handle = table.next_handle();
         let made = Chain {
             name: attributes.text(chain::NAME).unwrap_or_default().into(),
@@ -94,9 +94,9 @@ impl Transaction<'_> {
             uses: 0,
             rules: Vec::new(),
         };
-        let notice = Notice::chain(msg::NEWCHAIN, table, &made);
+        self.notices
+            .add(|| Notice::chain(msg::NEWCHAIN, table, &made));
         table.chains.insert(handle, made.into());
-        self.notices.push(notice);
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Transaction<'_> {
         policy: Option<u32>,
         blame: Option<usize>,
     ) -> Result<()> {
-        let table = self.table(at);
+        let table = &mut self.next.tables[at];
         let Some(found) = table.chains.get(&handle) else {
             return refuse(Errno::ENOENT);
         };
@@ -187,12 +187,11 @@ impl Transaction<'_> {
         {
             base.policy = policy;
         }
-        let notice = table
-            .chains
-            .get(&handle)
-            .map(|found| Notice::chain(msg::NEWCHAIN, table, found));
+        if let Some(found) = table.chains.get(&handle) {
+            self.notices
+                .add(|| Notice::chain(msg::NEWCHAIN, table, found));
+        }
         self.pending.insert(of_table);
-        self.notices.extend(notice);
         Ok(())
     }
 
@@ -230,16 +229,16 @@ impl Transaction<'_> {
         if leads_here {
             return refuse_at(Errno::EBUSY, attributes.at(attribute));
         }
-        let table = self.table(at);
+        let table = &mut self.next.tables[at];
         let of_table = table.handle;
         let Some(gone) = table.chains.remove(&found) else {
             return Ok(());
         };
-        let notice = Notice::chain(msg::DELCHAIN, table, &gone);
+        self.notices
+            .add(|| Notice::chain(msg::DELCHAIN, table, &gone));
         if gone.base.is_some() {
             self.pending.insert(of_table);
         }
-        self.notices.push(notice);
         Ok(())
     }
 }

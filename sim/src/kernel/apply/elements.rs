@@ -1,5 +1,7 @@
 //! Messages about elements.
 
+use std::sync::Arc;
+
 use super::transaction::{RefreshedElement, Transaction, unless_destroyed};
 use crate::kernel::{
     attributes::{Attribute, Attributes},
@@ -58,7 +60,7 @@ impl Transaction<'_> {
         excl: bool,
     ) -> Result<()> {
         let now = self.now;
-        let table = self.table(at);
+        let table = &mut self.next.tables[at];
         let Some(found) = table.sets.get(&handle) else {
             return refuse(Errno::ENOENT);
         };
@@ -135,14 +137,19 @@ impl Transaction<'_> {
         let Some(found) = table.set_mut(handle) else {
             return refuse(Errno::ENOENT);
         };
-        let inserted = match found.elements.insert(element.clone(), is_anonymous, now) {
+        let element = Arc::new(element);
+        let inserted = match found
+            .elements
+            .insert(Arc::clone(&element), is_anonymous, now)
+        {
             Ok(()) => {
                 // The excess element stays until the whole transaction is aborted.
                 let is_full = size > 0 && found.elements.len() > size as usize;
-                let notice = (!is_anonymous).then(|| {
-                    Notice::element(msg::NEWSETELEM, &self.next.tables[at], handle, &element)
-                });
-                self.notices.extend(notice);
+                if !is_anonymous {
+                    let table = &self.next.tables[at];
+                    self.notices
+                        .add(|| Notice::element(msg::NEWSETELEM, table, handle, &element));
+                }
                 return if is_full {
                     refuse(Errno::ENFILE)
                 } else {
@@ -157,7 +164,7 @@ impl Transaction<'_> {
                         timeout,
                         expires,
                         ..
-                    } = element;
+                    } = Arc::unwrap_or_clone(element);
                     let table = self.next.tables[at].handle;
                     self.refreshed.push(RefreshedElement {
                         table,
@@ -255,15 +262,15 @@ impl Transaction<'_> {
         let of_table = self.next.tables[at].handle;
         self.refreshed
             .retain(|one| (one.table, one.set) != (of_table, handle) || one.key != gone.key);
-        let table = self.table(at);
+        let table = &mut self.next.tables[at];
         if let Some(data) = &gone.data {
             table.count_use(data, false);
         }
         if let Some(set) = table.set_mut(handle) {
             set.deleted += 1;
         }
-        let notice = Notice::element(msg::DELSETELEM, table, handle, gone);
-        self.notices.push(notice);
+        self.notices
+            .add(|| Notice::element(msg::DELSETELEM, table, handle, gone));
     }
 }
 

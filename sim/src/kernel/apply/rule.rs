@@ -96,11 +96,10 @@ impl Transaction<'_> {
             }
         }
         let table = &self.next.tables[at];
-        let notice = table
-            .chains
-            .get(&chain)
-            .map(|chain| Notice::rule(msg::NEWRULE, table, chain, &made));
-        self.notices.extend(notice);
+        if let Some(chain) = table.chains.get(&chain) {
+            self.notices
+                .add(|| Notice::rule(msg::NEWRULE, table, chain, &made));
+        }
         self.validate_now(at)
     }
 
@@ -129,7 +128,7 @@ impl Transaction<'_> {
         parsed: Vec<Parsed<'_>>,
     ) -> Result<Vec<Expression>> {
         let set_ids = self.set_ids_of(at);
-        let table = self.table(at);
+        let table = &mut self.next.tables[at];
         let mut registers = Registers::default();
         let mut expressions = Vec::new();
         for one in parsed {
@@ -213,7 +212,7 @@ impl Transaction<'_> {
     }
 
     fn remove_rule(&mut self, at: usize, chain: Handle, place: usize) {
-        let table = self.table(at);
+        let table = &mut self.next.tables[at];
         let Some(found) = table.chain_mut(chain) else {
             return;
         };
@@ -222,12 +221,11 @@ impl Transaction<'_> {
         }
         let gone = found.rules.remove(place);
         found.uses = found.uses.saturating_sub(1);
-        let notice = table
-            .chains
-            .get(&chain)
-            .map(|chain| Notice::rule(msg::DELRULE, table, chain, &gone));
+        if let Some(chain) = table.chains.get(&chain) {
+            self.notices
+                .add(|| Notice::rule(msg::DELRULE, table, chain, &gone));
+        }
         release(table, &gone);
-        self.notices.extend(notice);
     }
 }
 

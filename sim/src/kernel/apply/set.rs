@@ -48,9 +48,8 @@ impl Transaction<'_> {
                 return refuse_at(Errno::EEXIST, attributes.at(set::NAME));
             }
             let table = &self.next.tables[at];
-            let notice = Notice::set(msg::NEWSET, table, found);
             self.declared.push((table.handle, handle, size, timeout));
-            self.notices.push(notice);
+            self.notices.add(|| Notice::set(msg::NEWSET, table, found));
             return Ok(());
         }
         if !message.has(NLM_F_CREATE) {
@@ -66,7 +65,7 @@ impl Transaction<'_> {
         let name = free_name(&self.next.tables[at], name)?;
         declaration.has_counter = has_counter(self)?;
         let id = attributes.u32(set::ID)?.unwrap_or_default();
-        let table = self.table(at);
+        let table = &mut self.next.tables[at];
         let handle = table.next_handle();
         let made = Set {
             name,
@@ -82,15 +81,15 @@ impl Transaction<'_> {
             is_unbound: true,
             deleted: 0,
         };
-        let notice = Notice::set(msg::NEWSET, table, &made);
         let is_anonymous = made.is_anonymous();
+        if !is_anonymous {
+            self.notices.add(|| Notice::set(msg::NEWSET, table, &made));
+        }
         table.sets.insert(handle, made.into());
         let of_table = table.handle;
         self.set_ids.push((of_table, id, handle));
         if is_anonymous {
             self.nameless.push(of_table);
-        } else {
-            self.notices.push(notice);
         }
         Ok(())
     }
@@ -99,7 +98,7 @@ impl Transaction<'_> {
     pub(super) fn delete_set(&mut self, message: &Message<'_>) -> Result<()> {
         let attributes = message.attributes();
         let at = self.table_of(message, attributes, set::TABLE)?;
-        let table = self.table(at);
+        let table = &mut self.next.tables[at];
         let (found, attribute) = match attributes.u64(set::HANDLE)? {
             Some(handle) => (table.sets.get(&handle), set::HANDLE),
             None => match attributes.text(set::NAME) {
@@ -130,8 +129,7 @@ impl Transaction<'_> {
         for data in &data {
             table.count_use(data, false);
         }
-        let notice = Notice::set(msg::DELSET, table, &gone);
-        self.notices.push(notice);
+        self.notices.add(|| Notice::set(msg::DELSET, table, &gone));
         Ok(())
     }
 }

@@ -53,7 +53,7 @@ impl Transaction<'_> {
                     sets: std::collections::BTreeMap::new(),
                     validation,
                 };
-                self.notices.push(Notice::table(msg::NEWTABLE, &made));
+                self.notices.add(|| Notice::table(msg::NEWTABLE, &made));
                 self.next.tables.push(made);
                 Ok(())
             }
@@ -85,13 +85,12 @@ impl Transaction<'_> {
         }
         let handle = found.handle;
         self.updated.insert(handle);
-        let found = self.table(at);
+        let found = &mut self.next.tables[at];
         found.flags = flags;
         if is_owned && !was_owned {
             found.owner = Some(port);
         }
-        let notice = Notice::table(msg::NEWTABLE, found);
-        self.notices.push(notice);
+        self.notices.add(|| Notice::table(msg::NEWTABLE, found));
         Ok(())
     }
 
@@ -154,16 +153,16 @@ impl Transaction<'_> {
         for chain in gone.chains.values() {
             for rule in &chain.rules {
                 self.notices
-                    .push(Notice::rule(msg::DELRULE, &gone, chain, rule));
+                    .add(|| Notice::rule(msg::DELRULE, &gone, chain, rule));
             }
         }
         for set in gone.sets.values() {
-            self.notices.push(Notice::set(msg::DELSET, &gone, set));
+            self.notices.add(|| Notice::set(msg::DELSET, &gone, set));
         }
         for chain in gone.chains.values() {
             self.notices
-                .push(Notice::chain(msg::DELCHAIN, &gone, chain));
+                .add(|| Notice::chain(msg::DELCHAIN, &gone, chain));
         }
-        self.notices.push(Notice::table(msg::DELTABLE, &gone));
+        self.notices.add(|| Notice::table(msg::DELTABLE, &gone));
     }
 }

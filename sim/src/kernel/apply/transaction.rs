@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::kernel::{
     attributes::Attributes,
+    caller::Caller,
     data::Handle,
     errno::{Errno, Refusal, Result, refuse, refuse_at},
     message::Message,
-    notify::Notice,
+    notify::{Notice, Notices},
     ruleset::{Ruleset, Table, Validation},
     set::Set,
     validate,
@@ -45,7 +46,7 @@ pub(in crate::kernel) struct Transaction<'a> {
     pub(super) declared: Vec<(u64, Handle, u32, u64)>,
     /// Elements that were written again: their timeouts change at the commit.
     pub(super) refreshed: Vec<RefreshedElement>,
-    pub(in crate::kernel) notices: Vec<Notice>,
+    pub(super) notices: Notices,
     /// Created tables are validated after each message.
     pub(super) validates_new: bool,
 }
@@ -53,11 +54,15 @@ pub(in crate::kernel) struct Transaction<'a> {
 impl<'a> Transaction<'a> {
     pub(in crate::kernel) fn new(
         before: &Ruleset,
-        port: u32,
-        now: u64,
-        missing: &'a [String],
+        caller: Caller<'a>,
         validates_new: bool,
     ) -> Self {
+        let Caller {
+            port,
+            now,
+            missing,
+            is_heard,
+        } = caller;
         Self {
             next: before.clone(),
             port,
@@ -69,7 +74,7 @@ impl<'a> Transaction<'a> {
             updated: BTreeSet::new(),
             declared: Vec::new(),
             refreshed: Vec::new(),
-            notices: Vec::new(),
+            notices: Notices::new(is_heard),
             validates_new,
         }
     }
@@ -152,7 +157,7 @@ impl<'a> Transaction<'a> {
             }
         }
         self.next.generation += 1;
-        (self.next, self.notices)
+        (self.next, self.notices.into_all())
     }
 
     /// Aborts the transaction. Handles stay used, since they are never given twice.

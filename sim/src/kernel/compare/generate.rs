@@ -5,7 +5,8 @@ use rand::{RngExt as _, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use crate::kernel::{
     attributes::{Attributes, Writer},
-    batch::{self, Caller},
+    batch,
+    caller::Caller,
     message::{self, Frame, Message},
     ruleset::{Ruleset, Table},
     set::Set,
@@ -242,6 +243,7 @@ impl Generator {
             port: self.port,
             now: 0,
             missing: &[],
+            is_heard: false,
         };
         batch::apply(ruleset, &begin, rest, caller, None)
             .committed

@@ -68,7 +68,7 @@ impl Effect {
                     }
                     None if is_full => {}
                     // The element does not exist.
-                    None => drop(found.elements.insert(element, false, now)),
+                    None => drop(found.elements.insert(element.into(), false, now)),
                 }
             }
             Self::Delete { set, key } => {

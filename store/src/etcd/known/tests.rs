@@ -59,13 +59,9 @@ impl History {
             count: keys,
             revision: self.revision,
             has_more: false,
+            begins_range: true,
         };
-        list.begin_page(page, count)?;
-        let mut previous: &[u8] = &[];
-        for pair in self.pairs.values() {
-            list.add(previous, pair)?;
-            previous = &pair.key;
-        }
+        list.read_page(page, self.pairs.values())?;
         known.end_list("/", list)
     }
 }
@@ -73,7 +69,7 @@ impl History {
 /// Gives the events to a reader, each as a message.
 fn deliver(keys: &mut KnownKeys, events: &[PbEvent]) -> Result<(), StoreError> {
     for event in events {
-        keys.check_order(std::slice::from_ref(event))?;
+        keys.check_order(std::slice::from_ref(event), None)?;
         keys.follow(event)?;
         keys.advance(event.kv.as_ref().map_or(0, |pair| pair.mod_revision));
     }
@@ -159,12 +155,22 @@ fn change_not_after_reported_progress_is_found() {
     let mut keys = known.take("/", 2);
     keys.advance(4);
     let events = History::of(&[(1, PUT), (1, PUT)]).events.split_off(1);
-    assert!(keys.check_order(&events).is_err());
+    assert!(keys.check_order(&events, None).is_err());
     // The first may be of the revision at which the watch began.
     let events = History::of(&[(1, PUT), (2, PUT), (3, PUT)])
         .events
         .split_off(2);
-    assert!(keys.check_order(&events).is_ok());
+    assert!(keys.check_order(&events, None).is_ok());
+}
+
+#[test]
+fn change_newer_than_its_message_is_found() {
+    let events = History::of(&[(1, PUT), (2, PUT)]).events;
+    for (newest, is_consistent) in [(Some(2), false), (Some(3), true), (None, true)] {
+        let mut keys = KnownPrefixes::default().take("/", 1);
+        let checked = keys.check_order(&events, newest);
+        assert_eq!(checked.is_ok(), is_consistent, "{newest:?}");
+    }
 }
 
 #[test]
@@ -208,12 +214,13 @@ fn list_below_what_was_known_is_refused_once() {
 
 #[test]
 fn page_with_other_keys_than_it_says_is_found() {
-    let page = |from, limit, count, has_more| ListPage {
+    let page = |from: &'static [u8], limit, count, has_more| ListPage {
         from,
         limit,
         count,
         revision: 9,
         has_more,
+        begins_range: from != b"/c",
     };
     for (said, keys, is_consistent) in [
         (page(b"/", 5, 3, false), 3, true),
@@ -239,6 +246,66 @@ fn page_with_other_keys_than_it_says_is_found() {
     list.begin_page(page(b"/", 2, 5, true), 2).unwrap();
     list.begin_page(page(b"/c", 5, 2, false), 2).unwrap();
     assert!(known.end_list("/", list).is_err());
+    // Two ranges.
+    let mut list = known.begin_list("/");
+    list.begin_page(page(b"/", 5, 3, false), 3).unwrap();
+    list.begin_page(page(b"/d", 5, 2, false), 2).unwrap();
+    assert_eq!(list.announced(), 5);
+    known.end_list("/", list).unwrap();
+}
+
+#[test]
+fn listed_key_that_cannot_be_there_is_found() {
+    use Inconsistency::{Order, Version};
+    let pair = |key: &str, version, create_revision, mod_revision| PbKeyValue {
+        key: key.into(),
+        version,
+        create_revision,
+        mod_revision,
+        ..PbKeyValue::default()
+    };
+    let cases = [
+        ([pair("/a", 1, 2, 2), pair("/b", 2, 3, 9)], None),
+        ([pair("/b", 1, 2, 2), pair("/a", 2, 3, 9)], Some(Order)),
+        ([pair("/a", 1, 2, 2), pair("/a", 1, 2, 2)], Some(Order)),
+        ([pair("/a", 1, 2, 2), pair("/b", 2, 3, 10)], Some(Version)),
+        ([pair("/a", 0, 2, 3), pair("/b", 2, 3, 9)], Some(Version)),
+        ([pair("/a", 1, 2, 3), pair("/b", 2, 3, 9)], Some(Version)),
+        ([pair("/a", 2, 2, 2), pair("/b", 2, 3, 9)], Some(Version)),
+        ([pair("/a", 2, 4, 3), pair("/b", 2, 3, 9)], Some(Version)),
+    ];
+    for (pairs, expected) in cases {
+        let page = ListPage {
+            from: b"/",
+            limit: 5,
+            count: 2,
+            revision: 9,
+            has_more: false,
+            begins_range: true,
+        };
+        let mut list = KnownPrefixes::default().begin_list("/");
+        let found = match list.read_page(page, pairs.iter()) {
+            Err(StoreError::Inconsistent { inconsistency, .. }) => Some(inconsistency),
+            _ => None,
+        };
+        assert_eq!(found, expected, "{pairs:?}");
+    }
+}
+
+/// A watch that was lied to knows what is not true.
+#[test]
+fn keys_of_a_suspect_watch_are_no_evidence() {
+    let known = KnownPrefixes::default();
+    History::of(&[(1, PUT), (2, PUT)]).list(&known).unwrap();
+    let mut keys = known.take("/", 3);
+    let invented = History::of(&[(1, PUT), (2, PUT), (1, PUT)]).events;
+    keys.follow(&invented[2]).unwrap();
+    keys.set_suspect();
+    known.put_back("/", keys);
+    let truth = History::of(&[(1, PUT), (2, PUT), (2, PUT)]);
+    truth
+        .list(&known)
+        .expect("its keys are not older than what is known");
 }
 
 #[test]

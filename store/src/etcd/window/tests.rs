@@ -119,6 +119,83 @@ async fn change_that_no_replay_brings_is_found_by_the_second() {
     assert!(window.end_replay(replay, Instant::now()).is_err());
 }
 
+fn message(events: &[PbEvent]) -> PbWatchResponse {
+    PbWatchResponse {
+        events: events.to_vec(),
+        ..PbWatchResponse::default()
+    }
+}
+
+#[test]
+fn lost_change_before_a_delivered_one_is_found_at_once() {
+    let mut window = Window::after(1);
+    window.advance(5);
+    let mut replay = window.begin_replay();
+    let response = message(&history());
+    let found = window.read_replayed(&mut replay, Some(&response), Duration::ZERO);
+    assert!(found.is_err(), "{found:?}");
+}
+
+#[test]
+fn replay_ends_when_it_has_brought_what_was_delivered() {
+    use ReplayStep::{Compare, Read, Skip};
+    let all = history();
+    let fragment = PbWatchResponse {
+        fragment: true,
+        ..message(&all)
+    };
+    let canceled = PbWatchResponse {
+        canceled: true,
+        ..message(&[])
+    };
+    let seconds = Duration::from_secs;
+    for (response, elapsed, expected) in [
+        (Some(message(&all)), seconds(1), Read),
+        (Some(message(&all)), seconds(3), Compare),
+        (Some(message(&all[..3])), seconds(3), Read),
+        (Some(fragment), seconds(3), Read),
+        (None, seconds(3), Read),
+        (None, seconds(21), Compare),
+        (Some(canceled), seconds(1), Skip),
+    ] {
+        let mut window = Window::after(1);
+        for event in &all {
+            window.add(event);
+        }
+        window.advance(5);
+        let mut replay = window.begin_replay();
+        let step = window.read_replayed(&mut replay, response.as_ref(), elapsed);
+        assert_eq!(step.unwrap(), expected, "{response:?} {elapsed:?}");
+        let is_skipped = expected == Skip;
+        assert_eq!(
+            window.changes.is_empty(),
+            is_skipped,
+            "they cannot be compared"
+        );
+        assert_eq!(window.since, if is_skipped { 5 } else { 1 });
+    }
+}
+
+#[test]
+fn too_many_changes_of_one_message_are_not_compared() {
+    let limit = i64::try_from(MAX_CHANGES).unwrap();
+    let mut window = Window::after(1);
+    // The last two are of one revision.
+    let changes: Vec<PbEvent> = (2..limit + 3)
+        .map(|revision| put("/a", revision, "1"))
+        .chain([put("/b", limit + 2, "1")])
+        .collect();
+    for change in &changes {
+        window.add(change);
+    }
+    window.advance(limit + 2);
+    let mut replay = window.begin_replay();
+    let response = message(&changes[MAX_CHANGES - 5..]);
+    let found = window.read_replayed(&mut replay, Some(&response), Duration::ZERO);
+    assert!(found.is_ok(), "{found:?}");
+    window.end_replay(replay, Instant::now()).unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn too_many_changes_are_not_compared() {
     let limit = i64::try_from(MAX_CHANGES).unwrap();
@@ -128,5 +205,5 @@ async fn too_many_changes_are_not_compared() {
         window.advance(revision);
     }
     assert_eq!(window.changes.len(), 0);
-    assert_eq!(window.since, limit + 1);
+    assert_eq!(window.since, limit + 2, "nor is the last one of them");
 }

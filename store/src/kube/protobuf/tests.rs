@@ -123,6 +123,16 @@ fn watches_of_a_real_server_are_the_same_in_both_forms() {
 }
 
 #[test]
+fn event_of_another_type_is_refused() {
+    let (kind, frames, _) = WATCHES[0];
+    let (size, rest) = frames.split_first_chunk().unwrap();
+    let event = &rest[..u32::from_be_bytes(*size) as usize];
+    assert!(event_to_json(kind, bytes::Bytes::copy_from_slice(event)).is_ok());
+    let refused = event_to_json(Kind::Node, bytes::Bytes::copy_from_slice(event)).unwrap_err();
+    assert!(refused.contains("Service"), "{refused}");
+}
+
+#[test]
 fn bookmark_has_a_version() {
     let mut frames: &[u8] = WATCHES[0].1;
     let mut bookmarks = 0;

@@ -269,6 +269,10 @@ fn bad_fields_of_other_kinds_are_named() {
             "v1, kind: Service, metadata: {name: a, annotations: {contiv.io/reset-connections: 'True'}}",
             "metadata.annotations[contiv.io/reset-connections]",
         ),
+        (
+            "v1, kind: Service, metadata: {name: a, annotations: {contiv.io/failover: enabled}}",
+            "metadata.annotations[contiv.io/failover]",
+        ),
         ("v1, kind: Node, spec: {podCIDR: 10.0.0.1}", "spec.podCIDR"),
         (
             "v1, kind: Node, spec: {podCIDR: 10.0.0.0/24, podCIDRs: [10.0.1.0/24]}",

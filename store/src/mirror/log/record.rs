@@ -23,14 +23,20 @@ const ENTRY: u8 = 3;
 const LIST_END: u8 = 4;
 const PUT: u8 = 5;
 const DELETE: u8 = 6;
+/// A change that is not saved. Earlier versions do not read a record that has one.
+const DEVIATING: u8 = 7;
 
 /// A record of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Record {
     /// The first record of each segment: the store that is logged.
     Segment { source: String },
-    /// Changes of the store.
-    Changes { number: u64, batch: Batch },
+    /// Changes of the store, and the keys of those that are not saved.
+    Changes {
+        number: u64,
+        batch: Batch,
+        deviating: BTreeSet<String>,
+    },
     /// The complete content follows, as entries. The saved values of the keys in `keep` stay.
     List {
         number: u64,
@@ -50,7 +56,12 @@ pub(super) fn put_segment(out: &mut Vec<u8>, source: &str) {
     });
 }
 
-pub(super) fn put_changes(out: &mut Vec<u8>, number: u64, Batch { revision, changes }: &Batch) {
+pub(super) fn put_changes(
+    out: &mut Vec<u8>,
+    number: u64,
+    Batch { revision, changes }: &Batch,
+    deviating: &BTreeSet<String>,
+) {
     frame(out, CHANGES, |out| {
         put_u64(out, number);
         put_i64(out, *revision);
@@ -65,6 +76,10 @@ pub(super) fn put_changes(out: &mut Vec<u8>, number: u64, Batch { revision, chan
                     put_bytes(out, key.as_bytes());
                 }
             }
+        }
+        for key in deviating {
+            out.push(DEVIATING);
+            put_bytes(out, key.as_bytes());
         }
     });
 }
@@ -183,19 +198,21 @@ fn decode(mut payload: Bytes) -> Result<Record, Unknown> {
         }),
         CHANGES => {
             let (number, revision) = (payload.try_get_u64_le()?, payload.try_get_i64_le()?);
-            let mut changes = Vec::new();
+            let (mut changes, mut deviating) = (Vec::new(), BTreeSet::new());
             while payload.has_remaining() {
-                changes.push(match payload.try_get_u8()? {
-                    PUT => Change::Put(get_entry(payload)?),
-                    DELETE => Change::Delete {
+                match payload.try_get_u8()? {
+                    PUT => changes.push(Change::Put(get_entry(payload)?)),
+                    DELETE => changes.push(Change::Delete {
                         key: get_text(payload)?,
-                    },
+                    }),
+                    DEVIATING => drop(deviating.insert(get_text(payload)?)),
                     _ => return Err(Unknown),
-                });
+                }
             }
             Ok(Record::Changes {
                 number,
                 batch: Batch { revision, changes },
+                deviating,
             })
         }
         LIST => {

@@ -36,7 +36,7 @@ fn list(log: &mut Log, revision: i64, entries: &[Entry]) -> u64 {
 }
 
 fn change(log: &mut Log, batch: &Batch) -> u64 {
-    let (number, written) = log.append(batch);
+    let (number, written) = log.append(batch, &BTreeSet::new());
     written.unwrap();
     number
 }
@@ -306,7 +306,7 @@ fn log_is_bounded_until_the_mirror_is_written() {
     assert_eq!(lists(&log), 2 + MAX_KEEPING_LISTS);
     log.append_list(21, vec![], &keep).1.unwrap();
     assert_eq!(lists(&log), 2);
-    let mut written = (0..100).map(|_| log.append(&large));
+    let mut written = (0..100).map(|_| log.append(&large, &BTreeSet::new()));
     let full = written.find_map(|(number, written)| written.err().map(|error| (number, error)));
     let (number, error) = full.expect("a limit");
     assert_eq!(error.kind(), ErrorKind::StorageFull);
@@ -315,7 +315,7 @@ fn log_is_bounded_until_the_mirror_is_written() {
         .map(|(_, path)| path.metadata().unwrap().len())
         .sum();
     assert!(bytes <= MAX_CHANGES_BYTES + 2 * SEGMENT_BYTES, "{bytes}");
-    assert!(log.append(&large).1.is_err());
+    assert!(log.append(&large, &BTreeSet::new()).1.is_err());
     // The mirror has been written.
     log.set_saved(number + 1);
     change(&mut log, &large);

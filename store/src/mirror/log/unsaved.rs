@@ -6,7 +6,7 @@ use super::{
     record::{self, Record},
     segment::{List, open, segments},
 };
-use crate::{Change, Entry, url::names_the_same_store};
+use crate::{Batch, Change, Entry, url::names_the_same_store};
 
 /// Content to be saved in the mirror, in this order.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub(in crate::mirror) enum Unsaved {
         number: u64,
         revision: i64,
         changes: Vec<Change>,
+        deviating: BTreeSet<String>,
     },
     /// A complete list.
     List {
@@ -54,11 +55,13 @@ pub(in crate::mirror) fn read(
         while let Some(record) = reader.as_mut().and_then(record::read) {
             let list = begun.take();
             match record {
-                Record::Changes { number, batch }
-                    if newest.is_some_and(|newest| number == newest + 1) =>
-                {
+                Record::Changes {
+                    number,
+                    batch,
+                    deviating,
+                } if newest.is_some_and(|newest| number == newest + 1) => {
                     newest = Some(number);
-                    push(&mut unsaved, number, batch.revision, batch.changes);
+                    push(&mut unsaved, number, batch, deviating);
                 }
                 Record::List {
                     number,
@@ -90,20 +93,27 @@ pub(in crate::mirror) fn read(
 }
 
 /// Adds changes to the previous ones, if those are no list.
-fn push(unsaved: &mut Vec<Unsaved>, number: u64, revision: i64, changes: Vec<Change>) {
+fn push(unsaved: &mut Vec<Unsaved>, number: u64, batch: Batch, deviating: BTreeSet<String>) {
+    let Batch { revision, changes } = batch;
     if let Some(Unsaved::Changes {
         number: last,
         revision: newest,
         changes: all,
+        deviating: all_deviating,
     }) = unsaved.last_mut()
     {
         (*last, *newest) = (number, revision);
+        for change in &changes {
+            all_deviating.remove(change.key());
+        }
         all.extend(changes);
+        all_deviating.extend(deviating);
     } else {
         unsaved.push(Unsaved::Changes {
             number,
             revision,
             changes,
+            deviating,
         });
     }
 }
@@ -132,7 +142,7 @@ pub(in crate::mirror) fn for_each_piece(
         let mut reader = open(&path, |found| names_the_same_store(found, source));
         while let Some(record) = reader.as_mut().and_then(record::read) {
             match record {
-                Record::Changes { number, batch } if number > saved => {
+                Record::Changes { number, batch, .. } if number > saved => {
                     for change in &batch.changes {
                         if let Change::Put(entry) = change {
                             show(Piece::Changed(entry));

@@ -73,6 +73,11 @@ impl<'lab> Etcd<'lab> {
         .map(drop)
     }
 
+    /// The process ID of the first member.
+    pub fn id(&self) -> u32 {
+        self.members[0].process.id()
+    }
+
     /// A client that another thread can use.
     pub const fn client(&self) -> &EtcdClient<'lab> {
         &self.client

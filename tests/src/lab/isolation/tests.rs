@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::*;
-use crate::lab::{Process, wait_until};
+use crate::lab::{Process, wait_for, wait_until};
 
 /// Starts a command that only this test uses, and never stops it.
 fn start_sleeping(lab: &Lab, seconds: &str) -> Result<()> {

@@ -14,7 +14,7 @@ use contiv_tests::lab::{
 };
 use socket2::{Domain, Socket, Type};
 
-use crate::conntrack::gateway::{EVENT_TIMEOUT, Gateway, PORT, address, service};
+use crate::gateway::{EVENT_TIMEOUT, Gateway, PORT, address, service};
 
 const DATAGRAM_SOCKETS: usize = 20;
 const DATAGRAM_PAUSE: Duration = Duration::from_millis(2);

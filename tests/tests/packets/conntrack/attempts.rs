@@ -13,9 +13,7 @@ use contiv_tests::lab::{
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::conntrack::gateway::{
-    EVENT_TIMEOUT, Gateway, NODE_PORT, PORT, address, service, unexpected,
-};
+use crate::gateway::{EVENT_TIMEOUT, Gateway, NODE_PORT, PORT, address, service, unexpected};
 
 /// Within this time a client has repeated its SYN after 1, 3, 7 and 15 seconds.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);

@@ -3,7 +3,7 @@
 use contiv_model::{ContivService, Protocol};
 use contiv_tests::lab::{Family, Lab, Protocol as LabProtocol, Result, isolated, wait_until};
 
-use crate::conntrack::gateway::{EVENT_TIMEOUT, Gateway, PORT, address, service};
+use crate::gateway::{EVENT_TIMEOUT, Gateway, PORT, address, service};
 
 fn with_reset(reset_connections: bool, service: ContivService) -> ContivService {
     ContivService {

@@ -5,7 +5,7 @@ use std::{fs, net::UdpSocket, time::Instant};
 use contiv_model::Protocol;
 use contiv_tests::lab::{Family, LabError, Result, isolated};
 
-use crate::conntrack::gateway::{Gateway, address, service, unexpected};
+use crate::gateway::{Gateway, address, service, unexpected};
 
 /// 16 MB of netlink messages; half of them are stale.
 const FLOWS: usize = 40_000;

@@ -7,7 +7,7 @@ use contiv_tests::lab::{
     Family, Lab, Namespace, Protocol as LabProtocol, Result, Session, isolated, ranges,
 };
 
-use crate::conntrack::gateway::{Flow, Gateway, NODE_PORT, PORT, address, service};
+use crate::gateway::{Flow, Gateway, NODE_PORT, PORT, address, service};
 
 /// Sessions to a frontend with their flows; enough that each of two backends has some.
 fn sessions(

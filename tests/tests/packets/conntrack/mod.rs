@@ -5,5 +5,4 @@ mod attempts;
 mod connections;
 mod cost;
 mod datagrams;
-mod gateway;
 mod restart;

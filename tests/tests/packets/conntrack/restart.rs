@@ -3,7 +3,7 @@
 use contiv_model::Protocol;
 use contiv_tests::lab::{Family, Protocol as LabProtocol, Result, Session, isolated};
 
-use crate::conntrack::gateway::{Gateway, address, service};
+use crate::gateway::{Gateway, address, service};
 
 #[test]
 fn restart_deletes_exactly_the_flows_of_removed_backends() -> Result<()> {

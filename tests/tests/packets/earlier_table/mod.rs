@@ -1,5 +1,5 @@
-//! Tables of an earlier layout are brought over at the start of the agent, and back by an agent of that version: no connection
-//! fails, established ones continue, and clients keep their backends.
+//! Tables of an earlier layout are brought over at the start of the agent, and back by an agent of that version: established
+//! connections continue, and clients keep their backends.
 
 use contiv_tests::{
     agent::{Agent, AgentOptions},
@@ -9,6 +9,9 @@ use contiv_tests::{
 
 /// The output of `contiv render -o nft` for the services of this test when each frontend was an element with a verdict.
 const VERDICT_MAPS: &str = include_str!("verdict-maps.nft");
+
+/// The same when connections without a backend were refused at the hooks input, forward and output.
+const FILTER_CHAINS: &str = include_str!("filter-chains.nft");
 
 /// A service whose clients are remembered. With IPv6 too nft 1.0.6 could not load the table.
 const STICKY: &str = "apiVersion: v1
@@ -58,86 +61,112 @@ fn state(lab: &Lab) -> Result<(Manifests, Service)> {
 }
 
 #[test]
-fn upgrade_and_downgrade_of_the_table_fail_no_connection() -> Result<()> {
-    let name = "earlier_table::upgrade_and_downgrade_of_the_table_fail_no_connection";
-    isolated(name, |lab| {
-        let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
-        let (state, web) = state(lab)?;
-        load_ruleset(&lab.node, VERDICT_MAPS)?;
-        let sticky = Service::new("sticky", 82, &[]).address(lab, Frontend::ClusterIp, Family::V4);
-        let remembered = lab.pod2.ask(Protocol::Tcp, sticky)?.answer()?.by;
-        let mut session = lab.client.open(
-            Protocol::Tcp,
-            web.address(lab, Frontend::NodePort, Family::V4),
-        )?;
-        let partner = session.ask()?;
+fn table_of_verdict_maps_is_brought_over_and_back() -> Result<()> {
+    isolated(
+        "earlier_table::table_of_verdict_maps_is_brought_over_and_back",
+        |lab| over_and_back(lab, VERDICT_MAPS, "map unserved4", |_, start| start()),
+    )
+}
 
-        let options = AgentOptions::with_open_table(state.url());
-        let listing = || {
-            lab.node
-                .exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])
-        };
-        // An agent of that version finds a table that it does not know, and replaces it in one transaction.
-        let back = format!("delete table inet contiv\n{VERDICT_MAPS}");
-        let mut session_goes_on = || {
-            assert_eq!(
-                session.ask()?,
-                partner,
-                "an open connection keeps its backend"
-            );
+/// All its sets are those of the present layout, and stay. Where some are replaced, as in the other direction, a packet between its
+/// first rule and the lookup in a map finds that empty in the microsecond of the commit.
+#[test]
+fn table_of_filter_chains_is_brought_over_without_a_failure() -> Result<()> {
+    isolated(
+        "earlier_table::table_of_filter_chains_is_brought_over_without_a_failure",
+        |lab| {
+            over_and_back(
+                lab,
+                FILTER_CHAINS,
+                "chain filter-forward",
+                no_connection_fails,
+            )
+        },
+    )
+}
+
+/// Brings a table over and back, several times. Only an earlier layout has `feature`. `bring_over` starts the agent.
+fn over_and_back(
+    lab: &Lab,
+    earlier: &str,
+    feature: &str,
+    bring_over: fn(&Lab, &mut dyn FnMut() -> Result<()>) -> Result<()>,
+) -> Result<()> {
+    let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+    let (state, web) = state(lab)?;
+    load_ruleset(&lab.node, earlier)?;
+    let sticky = Service::new("sticky", 82, &[]).address(lab, Frontend::ClusterIp, Family::V4);
+    let remembered = lab.pod2.ask(Protocol::Tcp, sticky)?.answer()?.by;
+    let node_port = web.address(lab, Frontend::NodePort, Family::V4);
+    let mut session = lab.client.open(Protocol::Tcp, node_port)?;
+    let partner = session.ask()?;
+
+    let options = AgentOptions::with_open_table(state.url());
+    let listing = || {
+        lab.node
+            .exec(&["nft", "--stateless", "list", "table", "inet", "contiv"])
+    };
+    // An agent of that version finds a table that it does not know, and replaces it in one transaction.
+    let back = format!("delete table inet contiv\n{earlier}");
+    for round in 0..5 {
+        let mut started = None;
+        bring_over(lab, &mut || {
+            started = Some(Agent::start(lab, &options)?);
             Ok(())
-        };
-        let over_and_back = || {
-            for round in 0..5 {
-                let agent = Agent::start(lab, &options)?;
-                let new = listing()?;
-                assert!(
-                    new.contains("map pick-chains4") && !new.contains("unserved"),
-                    "{new}"
-                );
-                session_goes_on()?;
-                if round == 0 {
-                    let again = lab.pod2.distribution(Protocol::Tcp, sticky, 20)?;
-                    assert_eq!(
-                        again.into_keys().collect::<Vec<_>>(),
-                        std::slice::from_ref(&remembered)
-                    );
-                }
-                agent.stop()?;
-                load_ruleset(&lab.node, &back)?;
-                assert!(listing()?.contains("map unserved4"));
-                session_goes_on()?;
-            }
-            Ok(())
-        };
-        let address = |frontend, family| web.address(lab, frontend, family);
-        let local = Service::new("local", 81, &[]).address(lab, Frontend::LoadBalancer, Family::V4);
-        let mut answered = [0; 4];
-        let [from_outside, of_local, from_pod, from_node] = &mut answered;
-        *from_outside = lab.client.ask_while(
-            Protocol::Tcp,
-            address(Frontend::NodePort, Family::V4),
-            || {
-                *of_local = lab.client.ask_while(Protocol::Tcp, local, || {
-                    *from_pod = lab.pod2.ask_while(
-                        Protocol::Tcp,
-                        address(Frontend::ClusterIp, Family::V6),
-                        || {
-                            let udp = address(Frontend::ClusterIp, Family::V4);
-                            *from_node = lab.node.ask_while(Protocol::Udp, udp, over_and_back)?;
-                            Ok(())
-                        },
-                    )?;
-                    Ok(())
-                })?;
-                Ok(())
-            },
-        )?;
-        println!("{answered:?} answers while the table changed its layout ten times; none failed");
+        })?;
+        let new = listing()?;
         assert!(
-            answered.iter().all(|answered| *answered > 100),
-            "too few were tried: {answered:?}"
+            new.contains("chain refuse-prerouting") && !new.contains(feature),
+            "{new}"
         );
-        Ok(())
-    })
+        assert_eq!(session.ask()?, partner, "it keeps its backend");
+        if round == 0 {
+            let again = lab.pod2.distribution(Protocol::Tcp, sticky, 20)?;
+            assert_eq!(
+                again.into_keys().collect::<Vec<_>>(),
+                std::slice::from_ref(&remembered)
+            );
+        }
+        if let Some(agent) = started {
+            agent.stop()?;
+        }
+        load_ruleset(&lab.node, &back)?;
+        assert!(listing()?.contains(feature));
+        assert_eq!(session.ask()?, partner, "it keeps its backend");
+        lab.client.ask(Protocol::Tcp, node_port)?.answer()?;
+    }
+    Ok(())
+}
+
+/// Clients connect all the time while the table is brought over.
+fn no_connection_fails(lab: &Lab, bring_over: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    let web = Service::new("web", 80, &[]);
+    let address = |frontend, family| web.address(lab, frontend, family);
+    let local = Service::new("local", 81, &[]).address(lab, Frontend::LoadBalancer, Family::V4);
+    let mut answered = [0; 4];
+    let [from_outside, of_local, from_pod, from_node] = &mut answered;
+    *from_outside = lab.client.ask_while(
+        Protocol::Tcp,
+        address(Frontend::NodePort, Family::V4),
+        || {
+            *of_local = lab.client.ask_while(Protocol::Tcp, local, || {
+                *from_pod = lab.pod2.ask_while(
+                    Protocol::Tcp,
+                    address(Frontend::ClusterIp, Family::V6),
+                    || {
+                        let udp = address(Frontend::ClusterIp, Family::V4);
+                        *from_node = lab.node.ask_while(Protocol::Udp, udp, bring_over)?;
+                        Ok(())
+                    },
+                )?;
+                Ok(())
+            })?;
+            Ok(())
+        },
+    )?;
+    assert!(
+        answered.iter().all(|answered| *answered > 20),
+        "too few were tried: {answered:?}"
+    );
+    Ok(())
 }

@@ -45,8 +45,9 @@ fn interrupted_connector_converges_and_writes_nothing_twice() -> Result<()> {
         write(&config, &registries)?;
         let config = config.display().to_string();
         let arguments = ["--enable", "connector", "--connector-file", &config];
+        let prefixes = PREFIXES.map(full);
         let (_fleet, expected) =
-            interrupt_while(lab, &etcd, &arguments, |done| churn(&file, done))?;
+            interrupt_while(lab, &etcd, &arguments, &prefixes, |done| churn(&file, done))?;
         let mut found = [Services::new(), Services::new()];
         wait_until("etcd has what the file has", EVENT_TIMEOUT, || {
             found = PREFIXES.map(|prefix| stored(&etcd, prefix).unwrap_or_default());
@@ -55,8 +56,6 @@ fn interrupted_connector_converges_and_writes_nothing_twice() -> Result<()> {
         .map_err(|error| {
             LabError::Unexpected(format!("{error}: {found:?} rather than {expected:?}"))
         })?;
-        let prefixes = PREFIXES.map(full);
-        let prefixes = prefixes.each_ref().map(String::as_str);
         println!(
             "{}",
             is_written_once(lab, &etcd, &prefixes, number, (3, 20))?

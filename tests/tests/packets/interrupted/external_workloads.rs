@@ -34,10 +34,12 @@ fn interrupted_external_workloads_converge_with_one_writer() -> Result<()> {
                     &service(&name, &name, &[&ip]).to_string(),
                 )?;
             }
-            let (_fleet, workloads) =
-                interrupt_while(lab, &etcd, &["--enable", "external-workloads"], |done| {
-                    churn(etcd.client(), done)
-                })?;
+            let slices = format!("{ROOT}/endpointslice/");
+            let arguments = ["--enable", "external-workloads"];
+            let prefixes = std::slice::from_ref(&slices);
+            let (_fleet, workloads) = interrupt_while(lab, &etcd, &arguments, prefixes, |done| {
+                churn(etcd.client(), done)
+            })?;
             let expected = expected(&workloads);
             let mut found = BTreeMap::new();
             wait_until(
@@ -51,7 +53,6 @@ fn interrupted_external_workloads_converge_with_one_writer() -> Result<()> {
             .map_err(|error| {
                 LabError::Unexpected(format!("{error}: {found:?} rather than {expected:?}"))
             })?;
-            let slices = format!("{ROOT}/endpointslice/");
             let written = History::read(lab, &etcd)?.is_of_its_terms(&[&slices])?;
             println!("{written:?}");
             assert!(

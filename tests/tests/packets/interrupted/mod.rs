@@ -17,12 +17,13 @@ use contiv_tests::{
     lab::{Lab, LabError, Result},
 };
 
-/// Starts three instances and interrupts them while `churn` makes changes until it has to stop. Returns the instances,
-/// which keep running, and the result of `churn`.
+/// Starts three instances, which write below `prefixes`, and interrupts them while `churn` makes changes until it has to stop.
+/// Returns the instances, which keep running, and the result of `churn`.
 fn interrupt_while<'lab, T: Send>(
     lab: &'lab Lab,
     etcd: &EtcdClient<'_>,
     arguments: &[&str],
+    prefixes: &[String],
     churn: impl FnOnce(&AtomicBool) -> Result<T> + Send,
 ) -> Result<(Vec<Instance<'lab>>, T)> {
     let homes = [&lab.node2, &lab.client, &lab.pod1];
@@ -33,7 +34,7 @@ fn interrupt_while<'lab, T: Send>(
     let done = AtomicBool::new(false);
     let churned = thread::scope(|scope| {
         let churning = scope.spawn(|| churn(&done));
-        let interrupted = interrupt(etcd, &mut fleet);
+        let interrupted = interrupt(etcd, &mut fleet, prefixes);
         done.store(true, Ordering::Relaxed);
         let churned = churning
             .join()
@@ -48,10 +49,12 @@ fn interrupt_while<'lab, T: Send>(
 fn is_written_once(
     lab: &Lab,
     etcd: &EtcdClient<'_>,
-    prefixes: &[&str],
+    prefixes: &[String],
     number: impl Fn(&str) -> Option<i64>,
     (least_terms, most_too_few): (usize, usize),
 ) -> Result<String> {
+    let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
+    let prefixes = prefixes.as_slice();
     let history = History::read(lab, etcd)?;
     let written = history.is_of_holders(prefixes)?;
     let puts = history.only_goes_forward(prefixes, number)?;

@@ -47,8 +47,10 @@ fn interrupted_reflector_converges_and_writes_nothing_twice() -> Result<()> {
             "--reflector-kubeconfig",
             &kubeconfig,
         ];
-        let (_fleet, expected) =
-            interrupt_while(lab, &etcd, &arguments, |done| churn(&server, done))?;
+        let prefixes = prefixes();
+        let (_fleet, expected) = interrupt_while(lab, &etcd, &arguments, &prefixes, |done| {
+            churn(&server, done)
+        })?;
         let mut found = Objects::new();
         wait_until("etcd has what Kubernetes has", EVENT_TIMEOUT, || {
             found = stored(&etcd).unwrap_or_default();
@@ -57,8 +59,6 @@ fn interrupted_reflector_converges_and_writes_nothing_twice() -> Result<()> {
         .map_err(|error| {
             LabError::Unexpected(format!("{error}: {found:?} rather than {expected:?}"))
         })?;
-        let prefixes = prefixes();
-        let prefixes = prefixes.each_ref().map(String::as_str);
         println!(
             "{}",
             is_written_once(lab, &etcd, &prefixes, number, (4, 100))?

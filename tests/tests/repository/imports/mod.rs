@@ -36,6 +36,7 @@ const LAYERS: &[&[&str]] = &[
         "capabilities",
         "connections",
         "counters",
+        "shared_tables",
         "environment",
         "logging",
         "round_trip",

@@ -113,7 +113,7 @@ pub(super) fn watch(
                 }
                 FeedEvent::Up => writeln!(terminal.err, "note: the store is watched again")?,
                 // Lists come as a whole.
-                FeedEvent::List(_) => {}
+                FeedEvent::List(_) | FeedEvent::Resumed { .. } | FeedEvent::Progress { .. } => {}
             }
         }
         bail!("the watch of the store has ended; this is a bug")

@@ -312,6 +312,8 @@ fn problems(overview: &Overview, now: Timestamp) -> Vec<String> {
     }
     problems.extend(status.node_problem.clone());
     problems.extend(status.forwarding_off.iter().map(ToString::to_string));
+    problems.extend(status.table_problems.iter().map(ToString::to_string));
+    problems.extend(status.failover_problem());
     problems.extend(renderers.iter().filter_map(drift_problem));
     problems.extend(quarantine.first().map(|first| match status.quarantined {
         0 | 1 => first.summary(),

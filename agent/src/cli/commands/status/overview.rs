@@ -42,6 +42,8 @@ impl Overview {
             drift: self.drift().unwrap_or(0),
             failing_renderers: self.renderers.iter().filter(is_failing).count(),
             forwarding_off: status.forwarding_off.len(),
+            table_problems: status.table_problems.len(),
+            failover_errors: usize::from(status.failover_problem().is_some()),
             node_problems: usize::from(status.node_problem.is_some()),
         })
     }

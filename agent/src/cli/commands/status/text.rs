@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use contiv_model::ServiceId;
-use contiv_node::plural::counted;
+use contiv_node::{FailoverStatus, plural::counted};
 use jiff::Timestamp;
 
 use super::overview::{Overview, TOP_SERVICES};
@@ -143,6 +143,10 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
         let unserved = counted(sizes.services_without_address, "service");
         let unserved = format!("{unserved} without address and node port: {first}{more}");
         line(text, "unserved", &unserved, TextStyle::Warning, width);
+    }
+    let failover = status.failover.as_ref();
+    if let Some(failing) = failover.and_then(FailoverStatus::summary) {
+        line(text, "failover", &failing, TextStyle::Warning, width);
     }
     line(text, "latency", &latency(overview), TextStyle::Plain, width);
     if status.held_deletions.is_some() {
@@ -292,6 +296,10 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
     let drifted = drifted.map(|drifted| (vec![drifted], TextStyle::Warning));
     let forwarding = overview.status.forwarding_off.iter();
     let forwarding = forwarding.map(|off| (vec![off.to_string()], TextStyle::Warning));
+    let tables = overview.status.table_problems.iter();
+    let tables = tables.map(|problem| (vec![problem.to_string()], TextStyle::Warning));
+    let failover = overview.status.failover_problem();
+    let failover = failover.map(|problem| (vec![problem], TextStyle::Warning));
     let past = well.into_iter().filter_map(error);
     let notes = overview
         .renderers
@@ -302,6 +310,8 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
         .into_iter()
         .filter_map(error)
         .chain(forwarding)
+        .chain(tables)
+        .chain(failover)
         .chain(drifted)
         .chain(quarantined)
         .chain(notes)

@@ -37,7 +37,7 @@ pub(crate) struct SupportBundle {
 }
 
 /// The requests to the agent, with the file of the answer in the archive.
-const ANSWERS: [(&str, &str); 13] = [
+const ANSWERS: [(&str, &str); 14] = [
     ("/config", "agent/config.toml"),
     ("/status", "agent/status.json"),
     ("/readiness", "agent/readiness.json"),
@@ -48,6 +48,7 @@ const ANSWERS: [(&str, &str); 13] = [
     ("/quarantine", "agent/quarantine.json"),
     ("/warnings", "agent/warnings.json"),
     ("/health-checks", "agent/health-checks.json"),
+    ("/refused", "agent/refused.json"),
     ("/controller/event-history", "agent/event-history.json"),
     ("/log/level", "agent/log-level.json"),
     ("/metrics", "agent/metrics.txt"),

@@ -1,18 +1,18 @@
 //! The desired state: from a running agent, or from manifests or a store with a configuration.
 
-use std::{collections::BTreeMap, io::Write, path::PathBuf};
+use std::{io::Write, path::PathBuf, sync::Arc};
 
 use anyhow::Context;
 use clap::Args;
-use contiv_external_workloads::DerivedSlices;
-use contiv_model::{Object, Snapshot, wire};
-use contiv_proto::{Key, key};
+use contiv_model::{Object, Snapshot};
+use contiv_proto::key;
 use contiv_renderer::route::RouteOptions;
-use contiv_store::{StoreUrl, etcd::EtcdAccess, manifest::ParsedManifests};
+use contiv_store::{Store, StoreUrl, etcd::EtcdAccess, manifest::ParsedManifests};
 
+use super::{decoded::decode, stored::StoreComparison};
 use crate::{
     cli::{
-        Terminal,
+        Terminal, UsageError,
         source::{
             agent_argument::AgentArgument,
             http_client,
@@ -35,15 +35,33 @@ pub(super) struct VerifyTarget {
     #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1.., conflicts_with = "store")]
     files: Vec<PathBuf>,
 
-    /// Ask this store and no agent: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], or etcds://… with TLS
-    #[arg(long, value_name = "URL")]
-    store: Option<StoreUrl>,
+    /// Ask this store and no agent: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], or etcds://… with TLS. Without URL: compare the
+    /// objects of the agent with its store, and not the kernel
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "", value_parser = store_of)]
+    store: Option<VerifiedStore>,
 
     #[command(flatten)]
     settings: NodeSettings,
 
     #[command(flatten)]
     etcd: EtcdFlags,
+}
+
+/// The store of `--store`.
+#[derive(Debug, Clone)]
+enum VerifiedStore {
+    /// The agent's own, which is compared with it.
+    OfAgent,
+    Named(StoreUrl),
+}
+
+fn store_of(text: &str) -> Result<VerifiedStore, String> {
+    if text.is_empty() {
+        return Ok(VerifiedStore::OfAgent);
+    }
+    let url = text.parse::<StoreUrl>();
+    url.map(VerifiedStore::Named)
+        .map_err(|error| error.to_string())
 }
 
 /// The source of the desired state.
@@ -69,8 +87,10 @@ impl VerifyTarget {
         }
         let config = self.settings.for_this_machine()?;
         let (objects, is_good) = match &self.store {
-            Some(url) => objects_of_store(url, self.access(url, &config), terminal)?,
-            None => objects_of_manifests(&input::read(&self.files)?, terminal)?,
+            Some(VerifiedStore::Named(url)) => {
+                objects_of_store(url, self.access(url, &config), &config.node_name, terminal)?
+            }
+            _ => objects_of_manifests(&input::read(&self.files)?, terminal)?,
         };
         if objects.is_empty() && !is_good {
             return Ok((None, is_good));
@@ -82,6 +102,22 @@ impl VerifyTarget {
             config: Box::new(config),
         };
         Ok((Some(source), is_good))
+    }
+
+    /// The comparison of the agent with its store, if that is asked for.
+    pub(super) fn store_comparison(&self) -> anyhow::Result<Option<StoreComparison<'_>>> {
+        if !matches!(self.store, Some(VerifiedStore::OfAgent)) {
+            return Ok(None);
+        }
+        self.settings.check(&self.agent, false)?;
+        let config = Source::Agent(&self.agent).config()?;
+        let access = self.etcd.over(&config.store, config.etcd_access());
+        Ok(Some(StoreComparison {
+            agent: &self.agent,
+            store: config.store,
+            node: config.node_name,
+            access: access.map_err(|problems| UsageError(problems.join("\n")))?,
+        }))
     }
 
     /// The access to a store: for the agent's store by its configuration, with flags and environment on top.
@@ -106,38 +142,19 @@ fn objects_of_manifests(
 fn objects_of_store(
     url: &StoreUrl,
     access: Result<EtcdAccess, Vec<String>>,
+    node: &str,
     terminal: &mut Terminal,
 ) -> anyhow::Result<(Vec<Object>, bool)> {
-    let mut listed = store::run_with(url, access, async |store| Ok(store.list(key::ROOT).await?))?;
-    // As the agent does: only into etcd the controller writes them.
-    if !matches!(url, StoreUrl::Etcd { .. }) {
-        let derived = DerivedSlices::default().list(&listed.entries, listed.revision);
-        listed
-            .entries
-            .retain(|entry| !derived.replaced.contains(&entry.key));
-        listed.entries.extend(derived.entries);
+    let list = async |store: Arc<dyn Store>| Ok(store.list(key::ROOT).await?);
+    let listed = store::run_with(url, access, Some(node), list)?;
+    let (objects, unusable) = decode(url, listed);
+    for error in unusable.values() {
+        writeln!(
+            terminal.err,
+            "{error}; an agent may still use an earlier state of it, which is not compared"
+        )?;
     }
-    let mut objects = BTreeMap::new();
-    let mut is_good = true;
-    for entry in &listed.entries {
-        let decoded = match Key::parse(&entry.key) {
-            Ok(None) => continue,
-            Ok(Some(key)) => wire::decode(&key, &entry.value, entry.create_revision)
-                .map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match decoded {
-            Ok(object) => objects.extend(object.map(|object| (object.key(), object))),
-            Err(error) => {
-                is_good = false;
-                writeln!(
-                    terminal.err,
-                    "{error}; an agent may still use an earlier state of it, which is not compared"
-                )?;
-            }
-        }
-    }
-    Ok((objects.into_values().collect(), is_good))
+    Ok((objects.into_values().collect(), unusable.is_empty()))
 }
 
 /// The source of the desired state.

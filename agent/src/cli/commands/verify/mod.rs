@@ -1,6 +1,8 @@
 //! `contiv verify`
 
+mod decoded;
 mod desired;
+mod stored;
 
 use std::{collections::BTreeSet, io::Write, thread, time::Duration};
 
@@ -30,6 +32,8 @@ use crate::config::RendererName;
 const COMPARISON_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Compare the kernel with the desired state, and list every missing, foreign or different element
+///
+/// With --store and no URL: compare the agent's objects with its store instead, at one revision.
 ///
 /// Asks the agent for its services, reads the whole table (and the routes, if the agent programs any) back from the kernel of
 /// this machine, and changes nothing. Needs root; --nft needs the program nft. Exit codes: 0 equal; 1 different, or unknown; 2
@@ -62,6 +66,9 @@ struct DataplaneReport {
 
 impl Verify {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        if let Some(comparison) = self.target.store_comparison()? {
+            return comparison.run(self.output, &self.table, terminal);
+        }
         let (source, is_good) = self.target.open(terminal)?;
         let Some(mut source) = source else {
             return Ok(Outcome::PartialFailure);

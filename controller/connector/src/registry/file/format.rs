@@ -98,10 +98,8 @@ fn service(service: Service) -> Result<SourceService, String> {
     if port == Some(0) {
         return Err("port: 0 is not a port".to_owned());
     }
-    for switch in annotation::OF_SERVICES {
-        switch
-            .is_set(&annotations)
-            .map_err(|reason| format!("annotations.{}: {reason}", switch.name))?;
+    if let Some((name, reason)) = annotation::errors_of_service(&annotations).first() {
+        return Err(format!("annotations.{name}: {reason}"));
     }
     let mut read = SourceService {
         service_port: port,
@@ -226,6 +224,10 @@ services:
             (
                 with("annotations: {contiv.io/balance: x}"),
                 "annotations.contiv.io/balance",
+            ),
+            (
+                with("annotations: {contiv.io/failover: x}"),
+                "annotations.contiv.io/failover",
             ),
             (
                 format!(

@@ -430,3 +430,45 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn unanswered_flow_to_an_unknown_port_is_decided_anew() {
+    let here = service(Protocol::Tcp, &["10.244.1.1:80"]);
+    let filter = filter(&[change(None, Some(&here))]);
+    let to = |destination, backend, is_in_use| {
+        stale(
+            &filter,
+            &flow(Protocol::Tcp, destination, backend, is_in_use),
+        )
+    };
+    assert!(to("10.96.0.1:99", "10.96.0.1:99", false));
+    assert!(
+        !to("10.96.0.1:99", "10.96.0.1:99", true),
+        "somebody answered, so it is no service's"
+    );
+    assert!(
+        !to("10.96.0.1:99", "10.244.1.1:80", false),
+        "another program translates it"
+    );
+    assert!(
+        !to("10.96.0.2:99", "10.96.0.2:99", false),
+        "another address"
+    );
+    assert!(stale(
+        &filter,
+        &flow(Protocol::Udp, "10.96.0.1:53", "10.96.0.1:53", false)
+    ));
+}
+
+#[test]
+fn rejected_datagrams_of_the_node_are_stale_once_the_service_changes() {
+    let empty = service(Protocol::Udp, &[]);
+    let here = service(Protocol::Udp, &["10.244.1.1:53"]);
+    for after in [Some(&here), None] {
+        let filter = filter(&[change(Some(&empty), after)]);
+        assert!(
+            stale_udp(&filter, "172.31.0.1:30053", "172.31.0.1:0"),
+            "{after:?}"
+        );
+    }
+}

@@ -154,15 +154,15 @@ fn address(number: u8) -> IpAddr {
 }
 
 fn backend() -> impl Strategy<Value = Backend> {
-    (100u8..108, 80u16..82, any::<bool>(), 1u16..4, any::<bool>()).prop_map(
-        |(number, port, local, weight, ready)| Backend {
+    (100u8..108, 80u16..82, any::<bool>(), 1u16..4, 0..3_usize).prop_map(
+        |(number, port, local, weight, state)| Backend {
             local,
             weight,
-            state: if ready {
-                BackendState::Ready
-            } else {
-                BackendState::Terminating
-            },
+            state: [
+                BackendState::Ready,
+                BackendState::Terminating,
+                BackendState::Failing,
+            ][state],
             ..Backend::new(SocketAddr::new(address(number), port))
         },
     )
@@ -305,8 +305,11 @@ proptest! {
         let mut kernel = Kernel::default();
         let (mut table, transaction) = resync(&states[0], Elements::default());
         kernel.commit(transaction);
+        let mut pod_ranges = table.pod_ranges();
         for pair in states.windows(2) {
-            kernel.commit(table.update(&pair[0].services, &ChangeSet::between(&pair[0], &pair[1])));
+            let transaction = table.update(&pair[0].services, &ChangeSet::between(&pair[0], &pair[1]));
+            pod_ranges = transaction.pod_ranges.unwrap_or(pod_ranges);
+            kernel.commit(transaction);
             prop_assert_eq!(kernel.elements(), table.elements());
             let mut counts = table.counts();
             counts.retain(|set, _| set.kind.form() != Form::Chains);
@@ -317,6 +320,7 @@ proptest! {
         prop_assert_eq!(without_slot_numbers(&kernel.elements()), without_slot_numbers(&fresh.elements()));
         let used: BTreeSet<DemandChain> = table.chains().collect();
         prop_assert_eq!(used, fresh.chains().collect::<BTreeSet<_>>());
+        prop_assert_eq!(pod_ranges, fresh.pod_ranges());
     }
 
     #[test]

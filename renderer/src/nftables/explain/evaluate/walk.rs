@@ -8,8 +8,8 @@ use super::{FlowOutcome, Tables, branch::Branch, tables::Lookup};
 use crate::nftables::{
     desired::element::{FrontendKey, Key, Value},
     layout::{
-        BaseChain, Comparison, Constant, DemandChain, FORWARD, Field, Hook, INPUT, OUTPUT,
-        POSTROUTING, PREROUTING, Rule, Set, SetKind, Statement, chains,
+        BaseChain, Comparison, Constant, DemandChain, Field, Hook, INPUT, OUTPUT, POSTROUTING,
+        PREROUTING, Rule, Set, SetKind, Statement, chains,
     },
 };
 
@@ -92,14 +92,14 @@ impl<T: Tables> Walk<'_, '_, T> {
             // The next hooks depend on the destination after the first hook.
             let hooks: &[u32] = match (begins_here, self.lookup.is_local_address(branch.to.ip())) {
                 (false, true) => &[INPUT],
-                (false, false) => &[FORWARD, POSTROUTING],
-                (true, false) => &[POSTROUTING],
+                // No chain is at the hook for forwarded packets.
+                (_, false) => &[POSTROUTING],
                 (true, true) => &[POSTROUTING, PREROUTING, INPUT],
             };
             let mut branches = vec![branch];
             for hook in hooks {
                 for branch in &mut branches {
-                    branch.is_by_loopback = begins_here && *hook == PREROUTING;
+                    branch.is_by_loopback = begins_here && *hook != POSTROUTING;
                 }
                 branches = self.pass(branches, *hook, &mut outcomes)?;
             }
@@ -141,8 +141,12 @@ impl<T: Tables> Walk<'_, '_, T> {
         for (base, rules) in bases {
             let mut ends = Vec::new();
             for mut branch in std::mem::take(&mut branches) {
-                // Translation is decided once for each connection.
-                let is_decided = branch.is_by_loopback || branch.is_masqueraded;
+                // The translations of the destination and of the source are decided once for each connection.
+                let is_decided = branch.is_by_loopback
+                    || match hook {
+                        PREROUTING | OUTPUT => branch.is_translated,
+                        _ => branch.is_masqueraded,
+                    };
                 if base.kind == "nat" && is_decided {
                     branches.push(branch);
                     continue;
@@ -235,9 +239,6 @@ impl<T: Tables> Walk<'_, '_, T> {
                 Next::Statement
             }
             Statement::MatchAny(flags) => if_matches(flags.iter().any(|flag| branch.has(*flag))),
-            Statement::MatchOnly { unset, set } => {
-                if_matches(!branch.has(*unset) && branch.has(*set))
-            }
             Statement::MatchSet(key, comparison, set) => {
                 let is_wanted = *comparison == Comparison::Is;
                 let is_in = self.is_in(key, *set, branch)?;
@@ -276,7 +277,10 @@ impl<T: Tables> Walk<'_, '_, T> {
                 branch.is_masqueraded = true;
                 Next::End(HookVerdict::Accept)
             }
-            Statement::RejectWithTcpReset | Statement::Reject => Next::End(HookVerdict::Reject),
+            // Nobody can have port 0.
+            Statement::DnatToPort(..) | Statement::RejectWithTcpReset | Statement::Reject => {
+                Next::End(HookVerdict::Reject)
+            }
             // With `snat` the node itself connects to one of its addresses, and still comes from one.
             Statement::Accept | Statement::Snat(..) => Next::End(HookVerdict::Accept),
             Statement::Drop => Next::End(HookVerdict::Drop),
@@ -331,6 +335,7 @@ impl<T: Tables> Walk<'_, '_, T> {
             (Field::Nfproto, Constant::Family(family)) => family == self.lookup.family(),
             (Field::L4Proto, Constant::Protocol(protocol)) => protocol == self.flow.protocol(),
             (Field::SaddrType, Constant::Local) => self.lookup.is_local_address(self.flow.from()),
+            (Field::DaddrType, Constant::Local) => self.lookup.is_local_address(branch.to.ip()),
             (Field::InputInterface, Constant::Interface(name)) if !branch.is_by_loopback => self
                 .interface
                 .is_some_and(|interface| interface.stem() == name),

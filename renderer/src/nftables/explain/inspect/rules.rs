@@ -7,7 +7,7 @@ use std::{
 
 use crate::nftables::{
     kernel::read::{self, ExistingTable},
-    layout::{ANONYMOUS, BaseChain, DemandChain, PROTOCOLS, TABLE, chains},
+    layout::{ANONYMOUS, BaseChain, DemandChain, PROTOCOLS, PodRanges, TABLE, chains},
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{LIST_ELEM, data, elem, expr, msg, rule},
@@ -19,7 +19,7 @@ pub(super) fn differences(
     socket: &mut Socket,
     existing: &ExistingTable,
 ) -> Result<Vec<String>, NetlinkError> {
-    let rules = compare(&read(socket)?, existing);
+    let rules = compare(&read(socket)?, existing, read::pod_ranges(socket)?);
     let foreign = existing.foreign_chains.iter();
     let foreign = foreign.map(|name| format!("chain {name} in the table is not one of contiv's"));
     let missing = missing(socket, existing)?;
@@ -68,10 +68,14 @@ impl fmt::Display for WrongRule {
 }
 
 /// The wrong rules, in the chains of the skeleton and in existing on-demand chains.
-pub(in crate::nftables) fn compare(kernel: &Rules, existing: &ExistingTable) -> Vec<WrongRule> {
+pub(in crate::nftables) fn compare(
+    kernel: &Rules,
+    existing: &ExistingTable,
+    pods: PodRanges,
+) -> Vec<WrongRule> {
     let skeleton = chains()
         .iter()
-        .map(|chain| (chain.name.to_owned(), chain.written_rules()));
+        .map(|chain| (chain.name.to_owned(), chain.written_rules(pods)));
     let on_demand = existing
         .on_demand
         .iter()

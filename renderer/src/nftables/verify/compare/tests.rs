@@ -189,7 +189,7 @@ fn drift_covers_chains_sets_and_a_dormant_table() {
         );
         kernel
             .chains
-            .insert("filter-input".to_owned(), String::new());
+            .insert("refuse-output".to_owned(), String::new());
         kernel.sets.remove("hairpin4");
         let theirs = KernelSet {
             declaration: [0; 5],
@@ -204,7 +204,7 @@ fn drift_covers_chains_sets_and_a_dormant_table() {
         .collect();
     let expected = [
         ("chains: check-v4", "missing"),
-        ("chains: filter-input", "different"),
+        ("chains: refuse-output", "different"),
         ("chains: theirs", "foreign"),
         ("map pick-chains4: 0:8", "foreign"),
         ("sets: hairpin4", "missing"),

@@ -5,7 +5,11 @@ use super::*;
 fn encode(record: &Record, out: &mut Vec<u8>) {
     match record {
         Record::Segment { source } => put_segment(out, source),
-        Record::Changes { number, batch } => put_changes(out, *number, batch),
+        Record::Changes {
+            number,
+            batch,
+            deviating,
+        } => put_changes(out, *number, batch, deviating),
         Record::List {
             number,
             revision,
@@ -52,12 +56,17 @@ fn records() -> impl Strategy<Value = Record> {
     ];
     prop_oneof![
         any::<String>().prop_map(|source| Record::Segment { source }),
-        (any::<u64>(), any::<i64>(), vec(change, 0..4)).prop_map(|(number, revision, changes)| {
-            Record::Changes {
+        (
+            any::<u64>(),
+            any::<i64>(),
+            vec(change, 0..4),
+            proptest::collection::btree_set(any::<String>(), 0..3)
+        )
+            .prop_map(|(number, revision, changes, deviating)| Record::Changes {
                 number,
                 batch: Batch { revision, changes },
-            }
-        }),
+                deviating,
+            }),
         (
             any::<u64>(),
             any::<i64>(),

@@ -134,6 +134,41 @@ fn forwarding_that_is_off_needs_look() {
 }
 
 #[test]
+fn backend_that_is_out_is_shown_and_failover_that_fails_needs_look() {
+    let mut overview = overview(0);
+    let failover = serde_json::json!({"watched": 4, "out": 2, "backends": [
+        {"service": "shop/web", "backend": "10.1.0.1:80", "cause": "refused", "since": NOW}]});
+    overview.status.failover = serde_json::from_value(failover).unwrap();
+    assert!(overview.is_healthy());
+    let text = render(&overview, None, NOW.parse().unwrap());
+    let expected = "failover  shop/web: backend 10.1.0.1:80 refused a connection (and 1 more)\n";
+    assert!(text.contains(expected), "{text}");
+    let broken =
+        serde_json::json!({"watched": 4, "out": 0, "error": "the kernel lacks nft_dynset"});
+    overview.status.failover = serde_json::from_value(broken).unwrap();
+    assert!(!overview.is_healthy());
+    let text = render(&overview, None, NOW.parse().unwrap());
+    assert!(
+        text.contains("failover does not work: the kernel lacks nft_dynset\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn full_table_of_the_kernel_needs_look() {
+    let mut overview = overview(0);
+    let full = serde_json::json!([{"table": "conntrack", "entries": 250_000, "limit": 262_144, "lost": [["full", 12]]}]);
+    overview.status.table_problems = serde_json::from_value(full).unwrap();
+    assert!(!overview.is_healthy());
+    let text = render(&overview, None, NOW.parse().unwrap());
+    let expected = "250000 of at most 262144 connections are tracked; 12 times there was no room in the last minutes";
+    assert!(
+        text.contains("ready, but see below") && text.contains(expected),
+        "{text}"
+    );
+}
+
+#[test]
 fn frontend_of_two_services_needs_look() {
     let (good, bad) = (overview(0), overview(1));
     assert!(good.is_healthy());

@@ -160,19 +160,20 @@ fn backend() -> impl Strategy<Value = Backend> {
         8080..8082_u16,
         any::<bool>(),
         0..4_u16,
-        any::<bool>(),
+        state(),
     )
-        .prop_map(|(address, port, in_topology, weight, is_ready)| Backend {
+        .prop_map(|(address, port, in_topology, weight, state)| Backend {
             local: LOCAL_BACKENDS.contains(&address.to_string().as_str()),
             in_topology,
             weight,
-            state: if is_ready {
-                BackendState::Ready
-            } else {
-                BackendState::Terminating
-            },
+            state,
             ..Backend::new(SocketAddr::new(address, port))
         })
+}
+
+fn state() -> impl Strategy<Value = BackendState> {
+    use BackendState::{Failing, Ready, Terminating};
+    select(vec![Ready, Ready, Terminating, Failing])
 }
 
 /// As the model produces them: each endpoint once, and topology leaves at least one ready endpoint of each family.
