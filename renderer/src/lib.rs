@@ -15,6 +15,7 @@ pub mod local_addresses;
 mod netlink;
 mod nft_json;
 pub mod nftables;
+pub mod packet_path;
 pub mod poison_isolator;
 pub mod registry;
 pub mod renderer;
