@@ -13,7 +13,7 @@ pub(crate) mod fuzz;
 mod heal;
 mod kernel;
 mod layout;
-mod netlink;
+pub(crate) mod netlink;
 mod verify;
 
 use std::{
@@ -59,7 +59,7 @@ use self::{
 };
 pub(crate) use self::{
     desired::element::{Element, FrontendKey, Value},
-    layout::Family,
+    layout::{ATTEMPTS_TABLE, FAILOVER_TABLE, Family, TABLE},
 };
 use crate::{
     Description, RenderError, Renderer, Report, Verifier, Watch, kernel::Kernel, linux::Linux,

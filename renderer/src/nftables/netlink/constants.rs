@@ -8,6 +8,8 @@ pub(crate) const NFNL_MSG_BATCH_END: u16 = 0x11;
 pub(crate) const NFPROTO_UNSPEC: u8 = 0;
 pub(crate) const NFPROTO_INET: u8 = 1;
 pub(crate) const NFPROTO_IPV4: u8 = 2;
+pub(crate) const NFPROTO_NETDEV: u8 = 5;
+pub(crate) const NFPROTO_BRIDGE: u8 = 7;
 pub(crate) const NFPROTO_IPV6: u8 = 10;
 
 /// Message types.
@@ -30,6 +32,7 @@ pub(crate) mod msg {
     pub(crate) const NEWGEN: u8 = 15;
     pub(crate) const GETGEN: u8 = 16;
     pub(crate) const NEWOBJ: u8 = 18;
+    pub(crate) const GETOBJ: u8 = 19;
 }
 
 /// Attributes that are nothing but a list carry their items under this type.
@@ -67,6 +70,10 @@ pub(crate) mod chain {
     pub(crate) const TYPE: u16 = 7;
     pub(crate) const HOOK_HOOKNUM: u16 = 1;
     pub(crate) const HOOK_PRIORITY: u16 = 2;
+    /// The device of a chain of the family netdev, or of inet at ingress.
+    pub(crate) const HOOK_DEV: u16 = 3;
+    /// A list of them.
+    pub(crate) const HOOK_DEVS: u16 = 4;
     /// `NF_ACCEPT`
     pub(crate) const POLICY_ACCEPT: u32 = 1;
 }
@@ -74,7 +81,12 @@ pub(crate) mod chain {
 pub(crate) mod rule {
     pub(crate) const TABLE: u16 = 1;
     pub(crate) const CHAIN: u16 = 2;
+    /// A number of 64 bits.
+    pub(crate) const HANDLE: u16 = 3;
     pub(crate) const EXPRESSIONS: u16 = 4;
+    pub(crate) const USERDATA: u16 = 7;
+    /// Kind of the part of the user data that is the comment: libnftnl's `NFTNL_UDATA_RULE_COMMENT`.
+    pub(crate) const USERDATA_COMMENT: u8 = 0;
     pub(crate) const EXPR_NAME: u16 = 1;
     pub(crate) const EXPR_DATA: u16 = 2;
 }
@@ -91,6 +103,8 @@ pub(crate) mod set {
     pub(crate) const ID: u16 = 10;
     pub(crate) const TIMEOUT: u16 = 11;
     pub(crate) const USERDATA: u16 = 13;
+    /// The type of the objects of a map to objects.
+    pub(crate) const OBJ_TYPE: u16 = 15;
     pub(crate) const EXPR: u16 = 17;
     pub(crate) const DESC_SIZE: u16 = 1;
     pub(crate) const DESC_CONCAT: u16 = 2;
@@ -114,6 +128,12 @@ pub(crate) mod elem {
     pub(crate) const KEY: u16 = 1;
     pub(crate) const DATA: u16 = 2;
     pub(crate) const FLAGS: u16 = 3;
+    /// The milliseconds until it expires: 64 bits.
+    pub(crate) const EXPIRATION: u16 = 5;
+    /// Several of [`EXPR`].
+    pub(crate) const EXPRESSIONS: u16 = 11;
+    /// The element that is found if no other is.
+    pub(crate) const FLAG_CATCHALL: u32 = 0x2;
     /// The last key of an interval of concatenations; [`KEY`] is the first.
     pub(crate) const KEY_END: u16 = 10;
     pub(crate) const USERDATA: u16 = 6;
@@ -134,7 +154,11 @@ pub(crate) mod object {
     pub(crate) const NAME: u16 = 2;
     pub(crate) const TYPE: u16 = 3;
     pub(crate) const DATA: u16 = 4;
+    pub(crate) const TYPE_QUOTA: u32 = 2;
+    pub(crate) const TYPE_LIMIT: u32 = 4;
+    pub(crate) const TYPE_CONNLIMIT: u32 = 5;
     pub(crate) const TYPE_CT_TIMEOUT: u32 = 7;
+    pub(crate) const TYPE_SYNPROXY: u32 = 10;
     pub(crate) const CT_TIMEOUT_L3PROTO: u16 = 1;
     pub(crate) const CT_TIMEOUT_L4PROTO: u16 = 2;
     pub(crate) const CT_TIMEOUT_DATA: u16 = 3;
@@ -156,6 +180,12 @@ pub(crate) mod data {
 
 /// Verdict codes; the negative ones are the kernel's `NFT_JUMP`, `NFT_GOTO`.
 pub(crate) mod verdict {
+    /// Of the code the part that is the verdict; with a queue the rest is its number.
+    pub(crate) const MASK: i32 = 0xff;
+    pub(crate) const QUEUE: i32 = 3;
+    pub(crate) const CONTINUE: i32 = -1;
+    pub(crate) const BREAK: i32 = -2;
+    pub(crate) const RETURN: i32 = -5;
     pub(crate) const DROP: i32 = 0;
     pub(crate) const ACCEPT: i32 = 1;
     pub(crate) const JUMP: i32 = -3;
@@ -169,18 +199,47 @@ pub(crate) mod expr {
     pub(crate) const BITWISE_LEN: u16 = 3;
     pub(crate) const BITWISE_MASK: u16 = 4;
     pub(crate) const BITWISE_XOR: u16 = 5;
+    pub(crate) const BITWISE_OP: u16 = 6;
+    pub(crate) const BITWISE_DATA: u16 = 7;
+    pub(crate) const BITWISE_MASK_XOR: u32 = 0;
+    pub(crate) const BITWISE_LSHIFT: u32 = 1;
+    pub(crate) const BITWISE_RSHIFT: u32 = 2;
+
+    pub(crate) const BYTEORDER_SREG: u16 = 1;
+    pub(crate) const BYTEORDER_DREG: u16 = 2;
+    pub(crate) const BYTEORDER_LEN: u16 = 4;
+    pub(crate) const BYTEORDER_SIZE: u16 = 5;
 
     pub(crate) const CMP_SREG: u16 = 1;
     pub(crate) const CMP_OP: u16 = 2;
     pub(crate) const CMP_DATA: u16 = 3;
     pub(crate) const CMP_EQ: u32 = 0;
     pub(crate) const CMP_NEQ: u32 = 1;
+    pub(crate) const CMP_LT: u32 = 2;
+    pub(crate) const CMP_LTE: u32 = 3;
+    pub(crate) const CMP_GT: u32 = 4;
+    pub(crate) const CMP_GTE: u32 = 5;
+
+    pub(crate) const CONNLIMIT_FLAGS: u16 = 2;
+    pub(crate) const LIMIT_FLAGS: u16 = 5;
+    pub(crate) const QUOTA_FLAGS: u16 = 2;
+    /// Of limit, quota and connlimit: the rule matches packets beyond it.
+    pub(crate) const LIMIT_FLAG_INV: u32 = 1;
 
     pub(crate) const CT_DREG: u16 = 1;
     pub(crate) const CT_KEY: u16 = 2;
     pub(crate) const CT_DIRECTION: u16 = 3;
+    pub(crate) const CT_SREG: u16 = 4;
     pub(crate) const CT_STATE: u32 = 0;
     pub(crate) const CT_STATUS: u32 = 2;
+    pub(crate) const CT_MARK: u32 = 3;
+    pub(crate) const CT_L3PROTOCOL: u32 = 7;
+    pub(crate) const CT_SRC: u32 = 8;
+    pub(crate) const CT_DST: u32 = 9;
+    pub(crate) const CT_PROTO_SRC: u32 = 11;
+    pub(crate) const CT_ZONE: u32 = 17;
+    pub(crate) const CT_SRC_IP: u32 = 19;
+    pub(crate) const CT_SRC_IP6: u32 = 21;
     pub(crate) const CT_PROTOCOL: u32 = 10;
     pub(crate) const CT_PROTO_DST: u32 = 12;
     pub(crate) const CT_DST_IP: u32 = 20;
@@ -191,6 +250,10 @@ pub(crate) mod expr {
     pub(crate) const CT_DIR_REPLY: u8 = 1;
     /// Bit of the connection state "invalid": `NF_CT_STATE_INVALID_BIT`.
     pub(crate) const CT_STATE_INVALID: u32 = 1;
+    /// Bit of the connection state "established": `NF_CT_STATE_BIT(IP_CT_ESTABLISHED)`.
+    pub(crate) const CT_STATE_ESTABLISHED: u32 = 1 << 1;
+    /// Bit of packets that conntrack does not see: `NF_CT_STATE_UNTRACKED_BIT`.
+    pub(crate) const CT_STATE_UNTRACKED: u32 = 1 << 6;
     /// Bit of the connection state "new": `NF_CT_STATE_BIT(IP_CT_NEW)`.
     pub(crate) const CT_STATE_NEW: u32 = 1 << 3;
     /// Bit of the connection state "related": `NF_CT_STATE_BIT(IP_CT_RELATED)`.
@@ -201,6 +264,8 @@ pub(crate) mod expr {
     pub(crate) const CT_STATUS_ASSURED: u32 = 1 << 2;
     /// `IPS_CONFIRMED`: the connection's first packet has passed all hooks.
     pub(crate) const CT_STATUS_CONFIRMED: u32 = 1 << 3;
+    /// `IPS_SRC_NAT`
+    pub(crate) const CT_STATUS_SNAT: u32 = 1 << 4;
     /// `IPS_DST_NAT`
     pub(crate) const CT_STATUS_DNAT: u32 = 1 << 5;
 
@@ -209,15 +274,32 @@ pub(crate) mod expr {
     pub(crate) const DYNSET_SREG_KEY: u16 = 4;
     pub(crate) const DYNSET_SREG_DATA: u16 = 5;
     pub(crate) const DYNSET_TIMEOUT: u16 = 6;
+    pub(crate) const DYNSET_EXPR: u16 = 7;
+    pub(crate) const DYNSET_FLAGS: u16 = 9;
+    pub(crate) const DYNSET_EXPRESSIONS: u16 = 10;
+    pub(crate) const DYNSET_FLAG_INV: u32 = 1;
     pub(crate) const DYNSET_OP_ADD: u32 = 0;
     pub(crate) const DYNSET_OP_UPDATE: u32 = 1;
+
+    pub(crate) const EXTHDR_DREG: u16 = 1;
+    pub(crate) const EXTHDR_FLAGS: u16 = 5;
+    pub(crate) const EXTHDR_OP: u16 = 6;
+    pub(crate) const EXTHDR_FLAG_PRESENT: u32 = 1;
+    pub(crate) const EXTHDR_OP_IPV6: u32 = 0;
+    pub(crate) const EXTHDR_OP_IPV4: u32 = 2;
 
     pub(crate) const FIB_DREG: u16 = 1;
     pub(crate) const FIB_RESULT: u16 = 2;
     pub(crate) const FIB_FLAGS: u16 = 3;
+    pub(crate) const FIB_RESULT_OIF: u32 = 1;
+    pub(crate) const FIB_RESULT_OIFNAME: u32 = 2;
     pub(crate) const FIB_RESULT_ADDRTYPE: u32 = 3;
     pub(crate) const FIB_FLAG_SADDR: u32 = 1;
     pub(crate) const FIB_FLAG_DADDR: u32 = 2;
+    pub(crate) const FIB_FLAG_MARK: u32 = 4;
+    pub(crate) const FIB_FLAG_IIF: u32 = 8;
+    pub(crate) const FIB_FLAG_OIF: u32 = 16;
+    pub(crate) const FIB_FLAG_PRESENT: u32 = 32;
     /// `RTN_LOCAL` of rtnetlink.h
     pub(crate) const ADDRTYPE_LOCAL: u32 = 2;
 
@@ -255,11 +337,21 @@ pub(crate) mod expr {
     pub(crate) const META_DREG: u16 = 1;
     pub(crate) const META_KEY: u16 = 2;
     pub(crate) const META_SREG: u16 = 3;
+    pub(crate) const META_PROTOCOL: u32 = 1;
     pub(crate) const META_PRIORITY: u32 = 2;
+    pub(crate) const META_MARK: u32 = 3;
+    pub(crate) const META_IIF: u32 = 4;
+    pub(crate) const META_OIF: u32 = 5;
     pub(crate) const META_IIFNAME: u32 = 6;
     pub(crate) const META_OIFNAME: u32 = 7;
+    pub(crate) const META_IIFTYPE: u32 = 8;
+    pub(crate) const META_OIFTYPE: u32 = 9;
+    pub(crate) const META_SKUID: u32 = 10;
+    pub(crate) const META_SKGID: u32 = 11;
+    pub(crate) const META_NFTRACE: u32 = 12;
     pub(crate) const META_NFPROTO: u32 = 15;
     pub(crate) const META_L4PROTO: u32 = 16;
+    pub(crate) const META_PKTTYPE: u32 = 19;
 
     pub(crate) const NAT_TYPE: u16 = 1;
     pub(crate) const NAT_FAMILY: u16 = 2;
@@ -281,15 +373,34 @@ pub(crate) mod expr {
 
     pub(crate) const OBJREF_IMM_TYPE: u16 = 1;
     pub(crate) const OBJREF_IMM_NAME: u16 = 2;
+    pub(crate) const OBJREF_SET_SREG: u16 = 3;
+    pub(crate) const OBJREF_SET_NAME: u16 = 4;
 
     pub(crate) const PAYLOAD_DREG: u16 = 1;
     pub(crate) const PAYLOAD_BASE: u16 = 2;
     pub(crate) const PAYLOAD_OFFSET: u16 = 3;
     pub(crate) const PAYLOAD_LEN: u16 = 4;
+    pub(crate) const PAYLOAD_SREG: u16 = 5;
+    pub(crate) const PAYLOAD_LINK_HEADER: u32 = 0;
     pub(crate) const PAYLOAD_NETWORK_HEADER: u32 = 1;
     pub(crate) const PAYLOAD_TRANSPORT_HEADER: u32 = 2;
 
+    pub(crate) const QUEUE_FLAGS: u16 = 3;
+    pub(crate) const QUEUE_FLAG_BYPASS: u16 = 1;
+
+    pub(crate) const RANGE_SREG: u16 = 1;
+    pub(crate) const RANGE_OP: u16 = 2;
+    pub(crate) const RANGE_FROM: u16 = 3;
+    pub(crate) const RANGE_TO: u16 = 4;
+    pub(crate) const RANGE_NEQ: u32 = 1;
+
+    pub(crate) const REDIR_PROTO_MIN: u16 = 1;
+    pub(crate) const REDIR_PROTO_MAX: u16 = 2;
+
+    /// Of xtables, matches and targets alike.
     pub(crate) const TARGET_NAME: u16 = 1;
+    pub(crate) const TARGET_REVISION: u16 = 2;
+    pub(crate) const TARGET_INFO: u16 = 3;
 
     pub(crate) const REJECT_TYPE: u16 = 1;
     pub(crate) const REJECT_ICMP_CODE: u16 = 2;

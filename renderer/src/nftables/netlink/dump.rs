@@ -39,6 +39,17 @@ impl Socket {
         &mut self,
         kind: u8,
         fill: impl FnOnce(&mut Writer<'_>),
+        take: impl FnMut(Attributes<'_>),
+    ) -> Result<(), NetlinkError> {
+        self.pass_family(kind, NFPROTO_INET, fill, take)
+    }
+
+    /// Streams all objects of one kind of a family.
+    pub(crate) fn pass_family(
+        &mut self,
+        kind: u8,
+        family: u8,
+        fill: impl FnOnce(&mut Writer<'_>),
         mut take: impl FnMut(Attributes<'_>),
     ) -> Result<(), NetlinkError> {
         let take = |piece: Vec<u8>| {
@@ -46,8 +57,7 @@ impl Socket {
                 .filter_map(|message| message.object(NFNL_SUBSYS_NFTABLES))
                 .for_each(&mut take);
         };
-        self.stream(&request(kind, NFPROTO_INET, fill), take)
-            .map(drop)
+        self.stream(&request(kind, family, fill), take).map(drop)
     }
 
     /// Dumps the tables of all families, with the family of each object.

@@ -18,9 +18,20 @@ impl Socket {
         fill: impl FnOnce(&mut Writer<'_>),
         read: impl FnOnce(Attributes<'_>) -> T,
     ) -> Result<Option<T>, NetlinkError> {
+        self.get_of_family(kind, NFPROTO_INET, fill, read)
+    }
+
+    /// The same in the tables of a family.
+    pub(crate) fn get_of_family<T>(
+        &mut self,
+        kind: u8,
+        family: u8,
+        fill: impl FnOnce(&mut Writer<'_>),
+        read: impl FnOnce(Attributes<'_>) -> T,
+    ) -> Result<Option<T>, NetlinkError> {
         let mut request = Vec::new();
         let kind = kind_of(NFNL_SUBSYS_NFTABLES, kind);
-        begin_message(&mut request, kind, NLM_F_REQUEST, 1, NFPROTO_INET, 0);
+        begin_message(&mut request, kind, NLM_F_REQUEST, 1, family, 0);
         fill(&mut Writer::new(&mut request));
         end_message(&mut request, 0);
         self.send(&request, "ask the kernel for an object")?;
