@@ -4,10 +4,24 @@
 //! The agent's own tables are not evaluated here: what they do is known ([`OwnVerdict`]), and whether the kernel has what they should hold
 //! is another question ([`crate::nftables::Inspector`]).
 
+mod effect;
+mod evaluate;
+mod fields;
+mod follow;
+mod inspector;
+mod lookups;
 mod network;
 mod packet;
+mod registers;
+mod ruleset;
+mod state;
+#[cfg(test)]
+mod tests;
 mod walk;
+mod xt_match;
 
+pub use inspector::PathInspector;
 pub use network::{AddressKind, Network, PathError, Route, RouteQuery};
 pub use packet::{OwnVerdict, Packet};
+pub use ruleset::Ruleset;
 pub use walk::{ChainRef, Doubt, Hook, RuleRef, StopKind, Walk, WalkEnd, WalkStep};

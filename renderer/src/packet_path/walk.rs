@@ -16,6 +16,8 @@ pub struct Walk {
     pub doubts: Vec<Doubt>,
     /// The end.
     pub end: WalkEnd,
+    /// The mark of its connection at the end: `ct mark`.
+    pub connection_mark: u32,
 }
 
 /// One thing that happens to a packet.

@@ -1,0 +1,47 @@
+//! What rules look up in the kernel while a packet is followed: elements of sets, and interfaces.
+
+use std::net::IpAddr;
+
+use contiv_model::InterfaceName;
+
+use super::{
+    PathError,
+    ruleset::{Data, Limit, SetRef},
+};
+
+/// The greatest number of elements that are looked at if the key is unknown.
+pub(super) const MAX_LISTED_ELEMENTS: usize = 256;
+
+/// Elements of sets, and interfaces. The kernel answers; tests have a small table instead.
+pub(super) trait RuleLookups {
+    /// The element that the kernel finds for a key; none if there is none, or it has expired.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn find_element(
+        &mut self,
+        set: SetRef<'_>,
+        key: &[u8],
+    ) -> Result<Option<SetElement>, PathError>;
+
+    /// The data of all elements; none if they are too many: [`MAX_LISTED_ELEMENTS`].
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn list_elements(&mut self, set: SetRef<'_>) -> Result<Option<Vec<Data>>, PathError>;
+
+    /// The number of an interface.
+    fn interface_index(&mut self, name: &InterfaceName) -> Option<u32>;
+
+    /// The first address of an interface, of a family.
+    fn interface_address(&mut self, name: &InterfaceName, is_v4: bool) -> Option<IpAddr>;
+}
+
+/// An element of a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SetElement {
+    /// Its data.
+    pub(super) data: Data,
+    /// Conditions on the rate of the packets that it matches.
+    pub(super) limits: Vec<Limit>,
+}

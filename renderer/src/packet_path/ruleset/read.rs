@@ -1,0 +1,305 @@
+//! Reads all tables from the kernel.
+
+use std::{collections::BTreeMap, fs};
+
+use super::{
+    Base, Chain, ChainKind, Hook, Rule, Ruleset, SetShape, Table, expression::limit_of_object,
+};
+use crate::{
+    netlink::{Attributes, NetlinkError, Socket},
+    nftables::{
+        ATTEMPTS_TABLE, FAILOVER_TABLE, TABLE,
+        netlink::constants::{
+            NFPROTO_BRIDGE, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_NETDEV, chain, expr,
+            msg, object, rule, set, table,
+        },
+    },
+    packet_path::PathError,
+};
+
+/// How often the rules are read again if they change meanwhile.
+const READ_ATTEMPTS: usize = 5;
+
+/// Where the kernel names the tables of iptables-legacy.
+const LEGACY_TABLES: [(&str, &str); 2] = [
+    ("ip", "/proc/thread-self/net/ip_tables_names"),
+    ("ip6", "/proc/thread-self/net/ip6_tables_names"),
+];
+
+impl Ruleset {
+    /// Reads all tables of the socket's network namespace. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or its tables change too often.
+    pub(crate) fn read(socket: &mut Socket) -> Result<Self, PathError> {
+        let failed =
+            |error: NetlinkError| PathError(error.with_advice("read the tables").to_string());
+        for _ in 0..READ_ATTEMPTS {
+            let generation = socket.generation().map_err(failed)?;
+            let mut ruleset = read_tables(socket).map_err(failed)?;
+            if socket.generation().map_err(failed)? == generation {
+                ruleset.generation = generation;
+                ruleset.legacy = legacy_tables();
+                return Ok(ruleset);
+            }
+        }
+        Err(PathError(
+            "the kernel's tables change constantly; try again".to_owned(),
+        ))
+    }
+}
+
+fn legacy_tables() -> Vec<(&'static str, String)> {
+    let names = LEGACY_TABLES.into_iter().filter_map(|(family, path)| {
+        // Without its module there is no such file.
+        let names = fs::read_to_string(path).ok()?;
+        let names: Vec<&str> = names.split_whitespace().collect();
+        (!names.is_empty()).then(|| (family, names.join(", ")))
+    });
+    names.collect()
+}
+
+/// The tables that are read, by family and name.
+type TableNumbers = BTreeMap<(u8, String), usize>;
+
+fn read_tables(socket: &mut Socket) -> Result<Ruleset, NetlinkError> {
+    let mut ruleset = Ruleset::default();
+    let mut numbers = TableNumbers::new();
+    socket.pass_families(msg::GETTABLE, |family, object| {
+        ruleset.add_table(&mut numbers, family, object);
+    })?;
+    if numbers.is_empty() {
+        return Ok(ruleset);
+    }
+    socket.pass_families(msg::GETCHAIN, |family, object| {
+        ruleset.add_chain(&numbers, family, object);
+    })?;
+    socket.pass_families(msg::GETSET, |family, object| {
+        ruleset.add_set(&numbers, family, object);
+    })?;
+    socket.pass_families(msg::GETOBJ, |family, object| {
+        ruleset.add_object(&numbers, family, object);
+    })?;
+    // Rules come chain by chain.
+    let mut last: Option<(u8, String, String, Option<usize>)> = None;
+    socket.pass_families(msg::GETRULE, |family, object| {
+        let (Some(table), Some(chain)) = (object.text(rule::TABLE), object.text(rule::CHAIN))
+        else {
+            return;
+        };
+        let is_last = last.as_ref().is_some_and(|(of, of_table, of_chain, _)| {
+            (*of, of_table.as_str(), of_chain.as_str()) == (family, table, chain)
+        });
+        if !is_last {
+            let number = ruleset.foreign_chain(&numbers, family, table, chain);
+            last = Some((family, table.to_owned(), chain.to_owned(), number));
+        }
+        if let Some((.., Some(number))) = &last {
+            ruleset.add_rule(*number, object);
+        }
+        ruleset.has_conntrack = ruleset.has_conntrack || needs_conntrack(object);
+    })?;
+    Ok(ruleset)
+}
+
+impl Ruleset {
+    /// Adds a table, unless its rules are inactive or of a family that connections do not pass.
+    fn add_table(&mut self, numbers: &mut TableNumbers, family: u8, object: Attributes<'_>) {
+        let families = [
+            NFPROTO_IPV4,
+            NFPROTO_IPV6,
+            NFPROTO_INET,
+            NFPROTO_NETDEV,
+            NFPROTO_BRIDGE,
+        ];
+        let flags = object.u32(table::FLAGS).unwrap_or_default();
+        if let Some(name) = object.text(table::NAME)
+            && families.contains(&family)
+            && flags & table::FLAG_DORMANT == 0
+        {
+            numbers.insert((family, name.to_owned()), self.tables.len());
+            self.tables.push(Table {
+                family,
+                name: name.to_owned(),
+                is_own: family == NFPROTO_INET
+                    && [TABLE, ATTEMPTS_TABLE, FAILOVER_TABLE].contains(&name),
+                limits: BTreeMap::new(),
+                sets: BTreeMap::new(),
+            });
+        }
+    }
+
+    fn add_chain(&mut self, numbers: &TableNumbers, family: u8, object: Attributes<'_>) {
+        let (Some(table), Some(name)) = (object.text(chain::TABLE), object.text(chain::NAME))
+        else {
+            return;
+        };
+        if let Some(table) = numbers.get(&(family, table.to_owned())) {
+            self.chain_numbers
+                .insert((*table, name.to_owned()), self.chains.len());
+            self.chains.push(Chain {
+                table: *table,
+                name: name.to_owned(),
+                base: base(family, object),
+                rules: Vec::new(),
+            });
+        }
+    }
+
+    fn add_set(&mut self, numbers: &TableNumbers, family: u8, object: Attributes<'_>) {
+        if let Some(table) = object.text(set::TABLE)
+            && let Some(name) = object.text(set::NAME)
+            && let Some(key_len) = object.u32(set::KEY_LEN)
+            && let Some(table) = numbers.get(&(family, table.to_owned()))
+        {
+            let shape = SetShape {
+                key_len: key_len as usize,
+                object: object.u32(set::OBJ_TYPE),
+            };
+            self.tables[*table].sets.insert(name.to_owned(), shape);
+        }
+    }
+
+    fn add_object(&mut self, numbers: &TableNumbers, family: u8, object: Attributes<'_>) {
+        if let Some(table) = object.text(object::TABLE)
+            && let Some(name) = object.text(object::NAME)
+            && let Some(kind) = object.u32(object::TYPE)
+            && let Some(limit) = limit_of_object(kind, object.nested(object::DATA))
+            && let Some(table) = numbers.get(&(family, table.to_owned()))
+        {
+            self.tables[*table]
+                .limits
+                .insert((kind, name.to_owned()), limit);
+        }
+    }
+
+    /// A chain whose rules are kept: not one of the agent.
+    fn foreign_chain(
+        &self,
+        numbers: &TableNumbers,
+        family: u8,
+        table: &str,
+        chain: &str,
+    ) -> Option<usize> {
+        let table = *numbers.get(&(family, table.to_owned()))?;
+        if self.tables[table].is_own {
+            return None;
+        }
+        self.chain_numbers.get(&(table, chain.to_owned())).copied()
+    }
+
+    /// Adds a rule at the end of a chain.
+    pub(in crate::packet_path) fn add_rule(&mut self, chain: usize, object: Attributes<'_>) {
+        let mut keep = |bytes: Option<&[u8]>| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(bytes.unwrap_or_default());
+            start..self.bytes.len()
+        };
+        let expressions = keep(object.get(rule::EXPRESSIONS));
+        let userdata = keep(object.get(rule::USERDATA));
+        let handle = object
+            .get(rule::HANDLE)
+            .and_then(|handle| handle.try_into().ok());
+        self.chains[chain].rules.push(Rule {
+            handle: handle.map_or(0, u64::from_be_bytes),
+            expressions,
+            userdata,
+        });
+    }
+}
+
+/// Whether the kernel tracks connections because of this rule: without one it does not, and nothing passes the chains of nat.
+fn needs_conntrack(object: Attributes<'_>) -> bool {
+    const STATEMENTS: [&str; 8] = [
+        "ct",
+        "nat",
+        "masq",
+        "redir",
+        "connlimit",
+        "synproxy",
+        "flow_offload",
+        "objref",
+    ];
+    const EXTENSIONS: [&str; 16] = [
+        "conntrack",
+        "state",
+        "connmark",
+        "connbytes",
+        "connlabel",
+        "connlimit",
+        "helper",
+        "DNAT",
+        "SNAT",
+        "MASQUERADE",
+        "REDIRECT",
+        "NETMAP",
+        "CT",
+        "CONNMARK",
+        "CONNSECMARK",
+        "SYNPROXY",
+    ];
+    let expressions = object.nested(rule::EXPRESSIONS);
+    expressions
+        .into_iter()
+        .flat_map(Attributes::iter)
+        .any(|(_, expression)| {
+            let expression = Attributes(expression);
+            match expression.text(rule::EXPR_NAME) {
+                Some("match" | "target") => {
+                    let extension = expression.nested(rule::EXPR_DATA);
+                    let name = extension.and_then(|extension| extension.text(expr::TARGET_NAME));
+                    name.is_some_and(|name| EXTENSIONS.contains(&name))
+                }
+                Some(name) => STATEMENTS.contains(&name),
+                None => false,
+            }
+        })
+}
+
+/// What a base chain has beyond other chains; none of another chain, or at a hook that no connection passes.
+fn base(family: u8, object: Attributes<'_>) -> Option<Base> {
+    let hook = object.nested(chain::HOOK)?;
+    let number = hook.u32(chain::HOOK_HOOKNUM)?;
+    let devices = hook
+        .nested(chain::HOOK_DEVS)
+        .into_iter()
+        .flat_map(Attributes::iter)
+        .map(|(_, name)| name)
+        .chain(hook.get(chain::HOOK_DEV));
+    let device = |name: &[u8]| {
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    };
+    let devices = devices.map(device).collect();
+    let policy = object.u32(chain::POLICY).unwrap_or(chain::POLICY_ACCEPT);
+    Some(Base {
+        kind: match object.text(chain::TYPE) {
+            Some("nat") => ChainKind::Nat,
+            Some("route") => ChainKind::Route,
+            _ => ChainKind::Filter,
+        },
+        hook: hook_of(family, number)?,
+        priority: hook.u32(chain::HOOK_PRIORITY)?.cast_signed(),
+        drops_by_policy: policy != chain::POLICY_ACCEPT,
+        devices,
+    })
+}
+
+/// The hook of a number: `nf_inet_hooks` and `nf_dev_hooks`.
+fn hook_of(family: u8, number: u32) -> Option<Hook> {
+    let of_ip = [
+        Hook::Prerouting,
+        Hook::Input,
+        Hook::Forward,
+        Hook::Output,
+        Hook::Postrouting,
+        Hook::Ingress,
+    ];
+    let of_device = [Hook::Ingress, Hook::Egress];
+    let hooks: &[Hook] = if family == NFPROTO_NETDEV {
+        &of_device
+    } else {
+        &of_ip
+    };
+    hooks.get(number as usize).copied()
+}
