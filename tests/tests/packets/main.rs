@@ -43,6 +43,7 @@ mod no_backends;
 mod node_ports;
 mod own_node;
 mod owned_table;
+mod packet_path;
 mod pages;
 mod partly_used;
 mod quarantine;
