@@ -8,7 +8,7 @@ mod effect;
 mod evaluate;
 mod fields;
 mod follow;
-mod inspector;
+mod path_inspector;
 mod lookups;
 mod network;
 mod packet;
@@ -20,7 +20,7 @@ mod tests;
 mod walk;
 mod xt_match;
 
-pub use inspector::PathInspector;
+pub use path_inspector::PathInspector;
 pub use network::{AddressKind, Network, PathError, Route, RouteQuery};
 pub use packet::{OwnVerdict, Packet};
 pub use ruleset::Ruleset;
