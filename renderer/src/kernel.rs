@@ -16,6 +16,8 @@ pub enum NetlinkProtocol {
     Netfilter,
     /// Routes, rules, next hops, links and addresses: `NETLINK_ROUTE`.
     Route,
+    /// The sockets of processes: `NETLINK_SOCK_DIAG`.
+    Sockets,
 }
 
 /// The side of a kernel that renderers see.

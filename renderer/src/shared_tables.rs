@@ -97,7 +97,7 @@ impl Loss {
 }
 
 /// How full a table is, and what was lost since the machine has started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TableUse {
     /// The table.
     pub table: SharedTable,
@@ -203,7 +203,8 @@ pub fn read_from(kernel: &Arc<dyn Kernel>) -> Vec<TableUse> {
     tables
 }
 
-fn conntrack(kernel: &Arc<dyn Kernel>) -> Option<TableUse> {
+/// The use of the table of connections; none if it cannot be read.
+pub(crate) fn conntrack(kernel: &Arc<dyn Kernel>) -> Option<TableUse> {
     let number = |name: &str| {
         let setting = kernel.setting(&format!("net/netfilter/nf_conntrack_{name}"));
         setting.ok()?.parse().ok()

@@ -4,7 +4,7 @@ use std::io;
 
 use netlink_sys::{
     SocketAddr,
-    protocols::{NETLINK_NETFILTER, NETLINK_ROUTE},
+    protocols::{NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_SOCK_DIAG},
 };
 use nix::{
     errno::Errno,
@@ -37,6 +37,7 @@ impl LinuxSocket {
             NetlinkProtocol::Netfilter => inner.set_ext_ack(true)?,
             // With this the kernel applies the filter of a dump request.
             NetlinkProtocol::Route => inner.set_netlink_get_strict_chk(true)?,
+            NetlinkProtocol::Sockets => {}
         }
         // Every refused message causes an answer. An overflow is an error of the next read.
         let _ = setsockopt(&inner, sockopt::RcvBufForce, &ANSWER_BUFFER);
@@ -54,6 +55,7 @@ pub(super) const fn protocol_number(protocol: NetlinkProtocol) -> isize {
     match protocol {
         NetlinkProtocol::Netfilter => NETLINK_NETFILTER,
         NetlinkProtocol::Route => NETLINK_ROUTE,
+        NetlinkProtocol::Sockets => NETLINK_SOCK_DIAG,
     }
 }
 

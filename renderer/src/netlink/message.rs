@@ -17,7 +17,7 @@ const MESSAGE_HEADER: usize = 16;
 const NFGEN_HEADER: usize = 4;
 pub(crate) const NLM_F_REQUEST: u16 = 0x1;
 pub(crate) const NLM_F_ACK: u16 = 0x4;
-const NLM_F_DUMP: u16 = 0x300;
+pub(crate) const NLM_F_DUMP: u16 = 0x300;
 /// Marks an inconsistent dump.
 pub(crate) const NLM_F_DUMP_INTR: u16 = 0x10;
 pub(crate) const NLMSG_ERROR: u16 = 2;
@@ -26,7 +26,7 @@ const NLM_F_ACK_TLVS: u16 = 0x200;
 /// The text of an error, and the position of its cause in the refused message. Source: `include/uapi/linux/netlink.h`.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 const NLMSGERR_ATTR_OFFS: u16 = 2;
-pub(super) const NLMSG_DONE: u16 = 3;
+pub(crate) const NLMSG_DONE: u16 = 3;
 
 /// Writes the headers of a message, with a length to be filled in by [`end_message`].
 pub(crate) fn begin_message(
@@ -62,6 +62,23 @@ pub(crate) fn dump_request(kind: u16, family: u8, fill: impl FnOnce(&mut Writer<
     request
 }
 
+/// A request of any protocol: its own header, and the attributes that `fill` writes.
+pub(crate) fn request(
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    header: &[u8],
+    fill: impl FnOnce(&mut Writer<'_>),
+) -> Vec<u8> {
+    let mut request = Vec::new();
+    begin_message(&mut request, kind, NLM_F_REQUEST | flags, sequence, 0, 0);
+    request.truncate(MESSAGE_HEADER);
+    request.extend_from_slice(header);
+    fill(&mut Writer::new(&mut request));
+    end_message(&mut request, 0);
+    request
+}
+
 /// The kind of a message of a netfilter subsystem.
 pub(crate) const fn kind_of(subsystem: u8, message: u8) -> u16 {
     u16::from_be_bytes([subsystem, message])
@@ -81,13 +98,18 @@ impl<'a> Message<'a> {
         self.payload.first().copied()
     }
 
+    /// What follows the header of netlink.
+    pub(crate) const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
     /// For a message about an object: its attributes; none for other messages.
     pub(crate) fn object(self, subsystem: u8) -> Option<Attributes<'a>> {
         (self.kind >> 8 == u16::from(subsystem))
             .then(|| Attributes(self.payload.get(NFGEN_HEADER..).unwrap_or_default()))
     }
 
-    /// For an error message: zero for an acknowledgement, else the negative error number.
+    /// For an error message, and the end of a dump: zero for an acknowledgement, else the negative error number.
     pub(crate) fn error_code(&self) -> i32 {
         self.payload
             .first_chunk()

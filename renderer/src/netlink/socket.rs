@@ -27,6 +27,7 @@ impl Socket {
         let action = match protocol {
             NetlinkProtocol::Netfilter => "open a netfilter netlink socket",
             NetlinkProtocol::Route => "open a route netlink socket",
+            NetlinkProtocol::Sockets => "open a netlink socket for sockets",
         };
         let failed = |source| NetlinkError::Socket { action, source };
         let inner = kernel.connect(protocol).map_err(failed)?;

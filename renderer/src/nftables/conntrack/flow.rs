@@ -89,7 +89,7 @@ fn is_attempt(protocol: Protocol, attributes: Attributes<'_>) -> bool {
 }
 
 /// Address and port of one end of a tuple.
-fn endpoint(tuple: Attributes<'_>, [v4, v6]: [u16; 2], port: u16) -> Option<SocketAddr> {
+pub(crate) fn endpoint(tuple: Attributes<'_>, [v4, v6]: [u16; 2], port: u16) -> Option<SocketAddr> {
     let addresses = tuple.nested(TUPLE_IP)?;
     let address = match (addresses.get(v4), addresses.get(v6)) {
         (Some(bytes), _) => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),

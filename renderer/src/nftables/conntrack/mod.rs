@@ -10,7 +10,7 @@
 
 mod attempts;
 mod backends;
-mod constants;
+pub(crate) mod constants;
 mod drained;
 mod flow;
 #[cfg(any(test, fuzzing))]
@@ -25,6 +25,7 @@ mod stale;
 mod worker;
 
 pub(crate) use attempts::remove_attempt_table;
+pub(crate) use flow::endpoint;
 pub use observer::StaleFlowObserver;
 pub(crate) use reaper::StaleFlowReaper;
 pub(crate) use request::Services;

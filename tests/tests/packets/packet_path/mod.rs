@@ -2,6 +2,7 @@
 //! connections, for many rules of nft and of iptables.
 
 mod cases;
+mod facts;
 mod ip_route;
 mod iptables;
 mod nft;

@@ -1,0 +1,299 @@
+//! The routing of this node, answered by its kernel. Sources: the kernel's `include/uapi/linux/rtnetlink.h`, `inet_rtm_getroute()` and
+//! `inet6_rtm_getroute()`, and for the check of sources `__fib_validate_source()`.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use contiv_model::InterfaceName;
+use nix::libc::{EACCES, EHOSTUNREACH, EINVAL, ENETUNREACH, EXDEV};
+use serde::Serialize;
+
+use super::{
+    AddressKind, Network, PathError, Route, RouteQuery,
+    kernel_socket::{KernelSocket, address_of, family_of, native_number, octets},
+    links::{Link, Links},
+    neighbours::{self, InterfaceAddress},
+    settings::{KernelSettings, ReversePathFilter},
+};
+use crate::{
+    kernel::NetlinkProtocol,
+    linux::Linux,
+    netlink::{Attributes, Writer},
+};
+
+const RTM_GETROUTE: u16 = 26;
+/// The length of `struct rtmsg`, and the offset of its type.
+const ROUTE_HEADER: usize = 12;
+const ROUTE_TYPE: usize = 7;
+
+const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_IIF: u16 = 3;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTA_MARK: u16 = 16;
+const RTA_VIA: u16 = 18;
+const RTA_IP_PROTO: u16 = 27;
+const RTA_SPORT: u16 = 28;
+const RTA_DPORT: u16 = 29;
+/// `RTAX_MTU`, below `RTA_METRICS`
+const RTAX_MTU: u16 = 2;
+/// `struct rtvia` begins with the family of its address.
+const VIA_FAMILY: usize = 2;
+
+const RTN_UNICAST: u8 = 1;
+const RTN_LOCAL: u8 = 2;
+const RTN_BROADCAST: u8 = 3;
+const RTN_ANYCAST: u8 = 4;
+const RTN_MULTICAST: u8 = 5;
+
+/// Asks the kernel of the network namespace in which it was opened. Its settings are those of the calling thread's, which must be the
+/// same.
+#[derive(Debug)]
+pub struct KernelNetwork {
+    socket: KernelSocket,
+    links: Links,
+    settings: KernelSettings,
+    kinds: BTreeMap<IpAddr, AddressKind>,
+}
+
+/// Where packets of a client come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientOrigin {
+    /// This node itself.
+    ThisNode,
+    /// Probably this interface: by it this node reaches the client.
+    Interface(InterfaceName),
+    /// Nobody knows: this node has no route to the client.
+    Unknown(Route),
+}
+
+/// The answer to a lookup.
+type Answer = Result<Vec<u8>, i32>;
+
+impl KernelNetwork {
+    /// Opens a socket in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// When the kernel cannot be queried.
+    pub fn open() -> Result<Self, PathError> {
+        let mut socket = KernelSocket::open(NetlinkProtocol::Route)?;
+        let links = Links::list(&mut socket)?;
+        Ok(Self {
+            socket,
+            links,
+            settings: KernelSettings::of(Linux::shared()),
+            kinds: BTreeMap::new(),
+        })
+    }
+
+    /// The interface with this name, as it was when this was opened.
+    pub fn link(&self, name: &InterfaceName) -> Option<&Link> {
+        self.links.by_name(name)
+    }
+
+    /// Settings of the kernel.
+    pub const fn settings(&self) -> &KernelSettings {
+        &self.settings
+    }
+
+    /// Where packets of a client come from, by the route back to it.
+    ///
+    /// # Errors
+    /// When the kernel cannot be queried.
+    pub fn client_origin(&mut self, client: IpAddr) -> Result<ClientOrigin, PathError> {
+        Ok(match self.route(&to(client))? {
+            Route::Local => ClientOrigin::ThisNode,
+            Route::Unicast { interface, .. } => ClientOrigin::Interface(interface),
+            other => ClientOrigin::Unknown(other),
+        })
+    }
+
+    pub(super) const fn socket(&mut self) -> &mut KernelSocket {
+        &mut self.socket
+    }
+
+    pub(super) fn interfaces_with(
+        &mut self,
+        address: IpAddr,
+    ) -> Result<Vec<InterfaceAddress>, PathError> {
+        neighbours::interfaces_with(&mut self.socket, &self.links, address)
+    }
+
+    fn ask(&mut self, query: &RouteQuery) -> Result<Answer, PathError> {
+        let input = match &query.input {
+            None => None,
+            Some(name) => {
+                let link = self.links.by_name(name);
+                Some(link.ok_or_else(|| PathError(format!("this node has no interface {name}")))?)
+            }
+        };
+        let input = input.map(|link| link.index);
+        let length = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
+        let source_length = query.source.map_or(0, length);
+        let mut header = [0; ROUTE_HEADER];
+        header[..3].copy_from_slice(&[
+            family_of(query.destination),
+            length(query.destination),
+            source_length,
+        ]);
+        let fill = |request: &mut Writer<'_>| {
+            request.bytes(RTA_DST, &octets(query.destination));
+            if let Some(source) = query.source {
+                request.bytes(RTA_SRC, &octets(source));
+            }
+            if let Some(index) = input {
+                request.bytes(RTA_IIF, &index.to_ne_bytes());
+            }
+            if query.mark != 0 {
+                request.bytes(RTA_MARK, &query.mark.to_ne_bytes());
+            }
+            if let Some((protocol, source, destination)) = query.ports {
+                request.u8(RTA_IP_PROTO, protocol.number());
+                request.bytes(RTA_SPORT, &source.to_be_bytes());
+                request.bytes(RTA_DPORT, &destination.to_be_bytes());
+            }
+        };
+        self.socket.look_up(RTM_GETROUTE, &header, fill)
+    }
+
+    /// Whether the kernel answers `EINVAL` because of the source; else the destination has a route of type blackhole.
+    fn is_source_invalid(&mut self, query: &RouteQuery) -> Result<bool, PathError> {
+        let Some(source) = query.source else {
+            return Ok(false);
+        };
+        if source.is_ipv6() {
+            return Ok(false);
+        }
+        let kind = self.address_kind(source)?;
+        let Some(input) = &query.input else {
+            return Ok(kind != AddressKind::Local);
+        };
+        if source.is_unspecified() {
+            return Ok(true);
+        }
+        if source.is_loopback() {
+            return Ok(self.settings.routes_loopback(input) != Some(true));
+        }
+        match kind {
+            AddressKind::Local => {
+                return Ok(self.settings.accepts_own_addresses(input) != Some(true));
+            }
+            AddressKind::Broadcast | AddressKind::Multicast => return Ok(true),
+            _ => {}
+        }
+        let back = RouteQuery {
+            mark: query.mark,
+            ..to(source)
+        };
+        Ok(match self.settings.reverse_path_filter(input) {
+            None | Some(ReversePathFilter::Off) => false,
+            Some(ReversePathFilter::Loose) => !matches!(self.route(&back)?, Route::Unicast { .. }),
+            Some(ReversePathFilter::Strict) => {
+                !matches!(self.route(&back)?, Route::Unicast { interface, .. } if interface == *input)
+            }
+        })
+    }
+
+    fn read(&mut self, query: &RouteQuery, message: &[u8]) -> Result<Route, PathError> {
+        let unreadable = || PathError("the kernel's answer about a route is cut short".to_owned());
+        let kind = message.get(ROUTE_TYPE).ok_or_else(unreadable)?;
+        let attributes = Attributes(message.get(ROUTE_HEADER..).unwrap_or_default());
+        let leaves = match *kind {
+            RTN_UNICAST => true,
+            RTN_LOCAL | RTN_ANYCAST => false,
+            RTN_BROADCAST | RTN_MULTICAST => query.input.is_none(),
+            other => return Ok(Route::Failed(format!("a route of type {other}"))),
+        };
+        if !leaves {
+            return Ok(Route::Local);
+        }
+        let index = native_number(attributes.get(RTA_OIF)).ok_or_else(unreadable)?;
+        if self.links.by_index(index).is_none() {
+            // It is newer than the list.
+            self.links = Links::list(&mut self.socket)?;
+        }
+        let link = self.links.by_index(index).ok_or_else(unreadable)?;
+        let via = attributes
+            .get(RTA_VIA)
+            .and_then(|via| via.get(VIA_FAMILY..));
+        let of_route = attributes
+            .nested(RTA_METRICS)
+            .and_then(|metrics| native_number(metrics.get(RTAX_MTU)));
+        Ok(Route::Unicast {
+            interface: link.name.clone(),
+            gateway: attributes.get(RTA_GATEWAY).or(via).and_then(address_of),
+            source: attributes.get(RTA_PREFSRC).and_then(address_of),
+            mtu: of_route.or(Some(link.mtu)).filter(|mtu| *mtu != 0),
+        })
+    }
+}
+
+impl Network for KernelNetwork {
+    fn route(&mut self, query: &RouteQuery) -> Result<Route, PathError> {
+        Ok(match self.ask(query)? {
+            Ok(message) => self.read(query, &message)?,
+            Err(ENETUNREACH | EHOSTUNREACH) => Route::Unreachable,
+            Err(EACCES) => Route::Prohibited,
+            Err(EXDEV) => Route::InvalidSource,
+            Err(EINVAL) if self.is_source_invalid(query)? => Route::InvalidSource,
+            Err(EINVAL) if is_loopback_from_outside(query) => Route::Failed(format!(
+                "{} of 127.0.0.0/8 is not accepted from an interface without route_localnet",
+                query.destination
+            )),
+            Err(EINVAL) => Route::Blackhole,
+            Err(code) => Route::Failed(std::io::Error::from_raw_os_error(code).to_string()),
+        })
+    }
+
+    fn address_kind(&mut self, address: IpAddr) -> Result<AddressKind, PathError> {
+        if let Some(kind) = self.kinds.get(&address) {
+            return Ok(*kind);
+        }
+        // The kernel has no routes to these without an interface.
+        let kind = if address.is_multicast() {
+            AddressKind::Multicast
+        } else if is_broadcast_to_all(address) {
+            AddressKind::Broadcast
+        } else {
+            match self.ask(&to(address))? {
+                Ok(message) => match message.get(ROUTE_TYPE) {
+                    Some(&(RTN_LOCAL | RTN_ANYCAST)) => AddressKind::Local,
+                    Some(&RTN_BROADCAST) => AddressKind::Broadcast,
+                    Some(&RTN_MULTICAST) => AddressKind::Multicast,
+                    _ => AddressKind::Unicast,
+                },
+                Err(EINVAL) => AddressKind::Blackhole,
+                Err(EACCES) => AddressKind::Prohibited,
+                Err(_) => AddressKind::Unreachable,
+            }
+        };
+        self.kinds.insert(address, kind);
+        Ok(kind)
+    }
+}
+
+fn is_loopback_from_outside(query: &RouteQuery) -> bool {
+    query.input.is_some() && query.destination.is_ipv4() && query.destination.is_loopback()
+}
+
+/// A packet of this node to an address, of which no more is known.
+const fn to(destination: IpAddr) -> RouteQuery {
+    RouteQuery {
+        source: None,
+        destination,
+        input: None,
+        mark: 0,
+        ports: None,
+    }
+}
+
+/// 255.255.255.255, and the network 0.0.0.0/8, which the kernel takes for the same.
+fn is_broadcast_to_all(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_broadcast() || address.octets()[0] == 0,
+        IpAddr::V6(_) => false,
+    }
+}
