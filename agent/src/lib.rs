@@ -7,6 +7,7 @@
 //! - [`drivers`] wait and do I/O for the pure core, the crate `contiv-node`, which owns all state.
 //! - [`health`] answers the health checks of load balancers.
 //! - [`counters`] are those of the kernel, by service.
+//! - `kernel_evidence` reads from the kernel what concerns one connection.
 //! - [`service_manager`] reports the agent's state to systemd.
 //! - [`http`] answers questions about it; [`metrics`] counts; `otlp` sends a trace of each change.
 
@@ -24,6 +25,7 @@ mod environment;
 pub mod fuzz;
 pub mod health;
 pub mod http;
+mod kernel_evidence;
 mod local_addresses;
 pub mod logging;
 pub mod metrics;

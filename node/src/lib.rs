@@ -26,6 +26,7 @@
 pub mod attempts;
 pub mod core;
 pub mod decode;
+pub mod diagnosis;
 pub mod health;
 #[cfg(test)]
 mod logged;

@@ -29,7 +29,7 @@ use clap::{
 use commands::{
     actions, agent, apply, backends, cleanup, completions, controller, delete, events, get,
     health_checks, kubectl_plugin, man, migrate, reference, refused, render, services, status,
-    support_bundle, top, trace, verify, version,
+    support_bundle, top, trace, verify, version, why,
 };
 use output::{error_chain::chain, outcome::Outcome, terminal::Terminal, usage_error::UsageError};
 
@@ -61,6 +61,7 @@ enum Command {
     Events(events::Events),
     Top(top::Top),
     Trace(trace::Trace),
+    Why(why::Why),
     Verify(verify::Verify),
     ConfirmDeletions(actions::ConfirmDeletions),
     Resync(actions::ResyncCommand),
@@ -115,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Events(command) => command.run(&mut terminal),
         Command::Top(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),
+        Command::Why(command) => command.run(&mut terminal),
         Command::Verify(command) => command.run(&mut terminal),
         Command::ConfirmDeletions(command) => command.run(&mut terminal),
         Command::Resync(command) => command.run(&mut terminal),

@@ -1,7 +1,7 @@
 //! The endpoints of the agent's debug HTTP.
 
 /// Every endpoint, with its purpose. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 29] = [
+pub const ENDPOINTS: [(&str, &str, &str); 30] = [
     ("GET", "/liveness", "200 while the node core answers"),
     (
         "GET",
@@ -83,6 +83,11 @@ pub const ENDPOINTS: [(&str, &str, &str); 29] = [
         "GET",
         "/trace",
         "the outcome of a connection, and why: ?from=, ?to=, ?port=, ?protocol=, ?format=text",
+    ),
+    (
+        "GET",
+        "/why",
+        "why a connection fails on this node: as /trace, and &probe=true tries the backends",
     ),
     (
         "GET",

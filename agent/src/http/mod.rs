@@ -23,6 +23,7 @@ mod scrape;
 mod serve_router;
 mod trace;
 mod views;
+mod why;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +75,7 @@ pub fn router(api: Api) -> Router {
             .route("/quarantine", get(views::quarantine))
             .route("/warnings", get(views::warnings))
             .route("/trace", get(trace::trace))
+            .route("/why", get(why::why))
             .route("/controller/event-history", get(views::history))
             .route("/log/level", get(log_level::get).put(log_level::put))
             .route("/controller/resync", post(actions::resync))

@@ -14,15 +14,16 @@ use contiv_model::{
     Flow, InterfaceName, Protocol, Trace, trace as trace_flow,
     trace::{Client, Verdict},
 };
-use contiv_node::{Caveat, Core};
+use contiv_node::{Caveat, Core, Explanation};
 use contiv_renderer::ForwardingOff;
 use serde::Deserialize;
 
 use super::{Api, error::ApiError};
 
+/// The ends of a connection, and how to answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TraceArguments {
+pub(super) struct FlowArguments {
     from: IpAddr,
     /// The interface where its packets arrive.
     interface: Option<String>,
@@ -30,7 +31,10 @@ pub(super) struct TraceArguments {
     port: u16,
     protocol: ProtocolName,
     #[serde(default)]
-    format: Format,
+    pub(super) format: Format,
+    /// Backends are to be tried; of `/why` only.
+    #[serde(default)]
+    pub(super) probe: bool,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -56,7 +60,7 @@ impl From<ProtocolName> for Protocol {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Format {
+pub(super) enum Format {
     #[default]
     Json,
     Text,
@@ -64,35 +68,54 @@ enum Format {
 
 pub(super) async fn trace(
     State(api): State<Api>,
-    arguments: Result<Arguments<TraceArguments>, QueryRejection>,
+    arguments: Result<Arguments<FlowArguments>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let example = "as in /trace?from=10.244.1.5&to=10.96.0.1&port=443&protocol=tcp";
-    let bad_request = |error: String| ApiError::BadRequest(format!("{error}; {example}"));
-    let Arguments(arguments) = arguments.map_err(|rejection| bad_request(rejection.body_text()))?;
-    let TraceArguments {
-        from,
-        interface,
-        to,
-        port,
-        protocol,
-        format,
-    } = arguments;
-    let mut flow = Flow::new(from, SocketAddr::new(to, port), protocol.into())
-        .map_err(|error| bad_request(error.to_string()))?;
-    if let Some(name) = interface {
-        let interface: InterfaceName = name
-            .parse()
-            .map_err(|error| bad_request(format!("interface: {error}")))?;
-        flow = flow.by_interface(interface);
+    let (flow, arguments) = flow(arguments, "trace")?;
+    if arguments.probe {
+        return Err(bad_request("probe is an argument of /why", "trace"));
     }
+    let explanation = explain(&api, &flow).await?;
+    Ok(match arguments.format {
+        Format::Json => Json(explanation).into_response(),
+        Format::Text => explanation.to_string().into_response(),
+    })
+}
+
+fn bad_request(error: &str, endpoint: &str) -> ApiError {
+    ApiError::BadRequest(format!(
+        "{error}; as in /{endpoint}?from=10.244.1.5&to=10.96.0.1&port=443&protocol=tcp"
+    ))
+}
+
+/// The connection that the arguments of a request name.
+pub(super) fn flow(
+    arguments: Result<Arguments<FlowArguments>, QueryRejection>,
+    endpoint: &str,
+) -> Result<(Flow, FlowArguments), ApiError> {
+    let Arguments(arguments) =
+        arguments.map_err(|rejection| bad_request(&rejection.body_text(), endpoint))?;
+    let to = SocketAddr::new(arguments.to, arguments.port);
+    let flow = Flow::new(arguments.from, to, arguments.protocol.into())
+        .map_err(|error| bad_request(&error.to_string(), endpoint))?;
+    let Some(name) = &arguments.interface else {
+        return Ok((flow, arguments));
+    };
+    let interface: InterfaceName = name
+        .parse()
+        .map_err(|error| bad_request(&format!("interface: {error}"), endpoint))?;
+    Ok((flow.by_interface(interface), arguments))
+}
+
+/// The outcome of a connection, with all that the agent knows of it.
+pub(super) async fn explain(api: &Api, flow: &Flow) -> Result<Explanation, ApiError> {
     // The node returns its snapshot, and later what it knows about the outcome; the search through all services runs here.
     let snapshot = api.query(Core::snapshot).await?;
     let snapshot = snapshot.ok_or(ApiError::NotReady(
         "the store has not been read yet; see /readiness",
     ))?;
-    let trace = trace_flow(&snapshot, &flow);
+    let trace = trace_flow(&snapshot, flow);
     let off = if is_forwarded(&trace) {
-        forwarding_off(&api, &flow).await?
+        forwarding_off(api, flow).await?
     } else {
         None
     };
@@ -100,10 +123,7 @@ pub(super) async fn trace(
         .query(move |core| core.explain(trace, Instant::now()))
         .await?;
     explanation.caveats.extend(off.map(Caveat::ForwardingOff));
-    Ok(match format {
-        Format::Json => Json(explanation).into_response(),
-        Format::Text => explanation.to_string().into_response(),
-    })
+    Ok(explanation)
 }
 
 /// True if the packets come in from elsewhere and may leave to elsewhere, be it to a pod of this node.

@@ -26,3 +26,4 @@ pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod verify;
 pub(crate) mod version;
+pub(super) mod why;

@@ -111,6 +111,11 @@ struct NoAgent {
     source: io::Error,
 }
 
+/// An agent answered, and not with success.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct ErrorAnswer(String);
+
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
@@ -128,6 +133,14 @@ impl fmt::Display for Server {
 /// When there is no answer in time, or one without success. The error contains the agent's text.
 pub(crate) fn get(server: &Server, path: &str) -> anyhow::Result<String> {
     send_request(server, Method::GET, path, TIME_LIMIT).map_err(|error| explained(server, error))
+}
+
+/// [`get`] without advice where no agent runs, so that the error tells why there is no answer.
+///
+/// # Errors
+/// As [`get`].
+pub(crate) fn get_plain(server: &Server, path: &str) -> anyhow::Result<String> {
+    send_request(server, Method::GET, path, TIME_LIMIT)
 }
 
 /// [`get`] with another timeout, and without advice where no agent runs.
@@ -149,6 +162,11 @@ pub(crate) fn post(server: &Server, path: &str) -> anyhow::Result<String> {
 /// True if nothing listens at the address of the agent.
 pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
     error.is::<NoAgent>()
+}
+
+/// True if an agent answered, and not with success.
+pub(crate) fn is_error_answer(error: &anyhow::Error) -> bool {
+    error.is::<ErrorAnswer>()
 }
 
 /// Adds what the kernel of this machine does if no agent runs on it.
@@ -263,9 +281,14 @@ impl Connection {
         }
         let json: Option<Value> = serde_json::from_str(&body).ok();
         match json.as_ref().and_then(|json| json["error"].as_str()) {
-            Some(error) => bail!("{agent} answers {}: {error}", status.as_u16()),
-            None => bail!("{agent} answers {status}: is that an agent of this version?"),
-        }
+            Some(error) => Err(ErrorAnswer(format!(
+                "{agent} answers {}: {error}",
+                status.as_u16()
+            ))),
+            None => Err(ErrorAnswer(format!(
+                "{agent} answers {status}: is that an agent of this version?"
+            ))),
+        }?
     }
 }
 

@@ -38,6 +38,7 @@ const LAYERS: &[&[&str]] = &[
         "counters",
         "shared_tables",
         "environment",
+        "kernel_evidence",
         "logging",
         "round_trip",
         "state_dir",

@@ -13,6 +13,7 @@ use crate::cli::{
     Terminal,
     source::{
         agent_argument::AgentArgument,
+        http_client,
         input::{self, print_findings},
         node_settings::NodeSettings,
         offline::{DesiredState, desired_state},
@@ -25,7 +26,7 @@ const HINT: &str = "failed to query the agent; to read manifests instead, use -f
 
 /// The agent or the manifests that are queried.
 #[derive(Debug, Args)]
-pub(super) struct TraceTarget {
+pub(in crate::cli) struct TraceTarget {
     #[command(flatten)]
     agent: AgentArgument,
 
@@ -38,7 +39,7 @@ pub(super) struct TraceTarget {
 }
 
 /// The source of the desired outcome.
-pub(super) enum Source<'a> {
+pub(in crate::cli) enum Source<'a> {
     Agent(&'a AgentArgument),
     /// Read once: standard input cannot be read again.
     Manifests(Box<Processor>),
@@ -46,7 +47,7 @@ pub(super) enum Source<'a> {
 
 impl TraceTarget {
     /// The source, and whether all of its input was good; no source if none of it was.
-    pub(super) fn open(
+    pub(in crate::cli) fn open(
         &self,
         terminal: &mut Terminal,
     ) -> anyhow::Result<(Option<Source<'_>>, bool)> {
@@ -67,7 +68,7 @@ impl TraceTarget {
 
 impl Source<'_> {
     /// The stored services, also those that are not served.
-    pub(super) fn services(&self) -> anyhow::Result<Vec<ServiceView>> {
+    pub(in crate::cli) fn services(&self) -> anyhow::Result<Vec<ServiceView>> {
         match self {
             Self::Agent(agent) => agent.get("/services?all=true").context(HINT),
             Self::Manifests(processor) => {
@@ -81,8 +82,26 @@ impl Source<'_> {
         }
     }
 
+    /// A service that is served; none if there is none with this name. `name` is `NAMESPACE/NAME`.
+    pub(in crate::cli) fn service(&self, name: &str) -> anyhow::Result<Option<ServiceView>> {
+        match self {
+            // The list may be long.
+            Self::Agent(agent) => match agent.get(&format!("/services/{name}")) {
+                Ok(service) => Ok(Some(service)),
+                Err(error) if http_client::is_error_answer(&error) => Ok(None),
+                Err(error) => Err(error.context(HINT)),
+            },
+            Self::Manifests(_) => {
+                let has_name = |service: &ServiceView| {
+                    service.not_served.is_none() && service.id.to_string() == name
+                };
+                Ok(self.services()?.into_iter().find(has_name))
+            }
+        }
+    }
+
     /// Why a service is in quarantine; none if it is not, or if there is no agent.
-    pub(super) fn quarantined(&self, service: &str) -> anyhow::Result<Option<String>> {
+    pub(in crate::cli) fn quarantined(&self, service: &str) -> anyhow::Result<Option<String>> {
         let Self::Agent(agent) = self else {
             return Ok(None);
         };
@@ -98,14 +117,22 @@ impl Source<'_> {
     }
 
     /// The renderers of the agent; none without one.
-    pub(super) fn renderers(&self) -> anyhow::Result<Option<Vec<RendererStateView>>> {
+    pub(in crate::cli) fn renderers(&self) -> anyhow::Result<Option<Vec<RendererStateView>>> {
         match self {
             Self::Agent(agent) => agent.get("/renderers").context(HINT).map(Some),
             Self::Manifests(_) => Ok(None),
         }
     }
 
-    pub(super) fn trace(&self, flow: &Flow) -> anyhow::Result<Explanation> {
+    /// The agent; none if manifests are queried.
+    pub(in crate::cli) fn agent(&self) -> Option<&AgentArgument> {
+        match self {
+            Self::Agent(agent) => Some(agent),
+            Self::Manifests(_) => None,
+        }
+    }
+
+    pub(in crate::cli) fn trace(&self, flow: &Flow) -> anyhow::Result<Explanation> {
         let agent = match self {
             Self::Agent(agent) => agent,
             Self::Manifests(processor) => {
@@ -116,14 +143,20 @@ impl Source<'_> {
                 });
             }
         };
-        let (from, to, port, protocol) = (flow.from(), flow.to(), flow.port(), flow.protocol());
-        let interface = flow
-            .interface()
-            .map(|name| format!("&interface={}", percent_encoded(&name.0)))
-            .unwrap_or_default();
-        let path = format!("/trace?from={from}&to={to}&port={port}&protocol={protocol}{interface}");
-        agent.get(&path).context(HINT)
+        agent
+            .get(&format!("/trace?{}", query_of(flow)))
+            .context(HINT)
     }
+}
+
+/// The arguments of a request about a connection.
+pub(in crate::cli) fn query_of(flow: &Flow) -> String {
+    let (from, to, port, protocol) = (flow.from(), flow.to(), flow.port(), flow.protocol());
+    let interface = flow
+        .interface()
+        .map(|name| format!("&interface={}", percent_encoded(&name.0)))
+        .unwrap_or_default();
+    format!("from={from}&to={to}&port={port}&protocol={protocol}{interface}")
 }
 
 /// Escapes every character that has a meaning in a query.

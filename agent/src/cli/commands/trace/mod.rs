@@ -1,9 +1,9 @@
 //! `contiv trace`
 
-mod desired;
+pub(in crate::cli) mod desired;
 pub(crate) mod ends;
 mod kernel;
-mod resolve;
+pub(in crate::cli) mod resolve;
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 use self::{
     desired::TraceTarget,
     ends::{Destination, Source, Target},
-    resolve::resolve,
+    resolve::{Unresolved, resolve},
 };
 use crate::cli::{Outcome, Terminal, UsageError, selection::complete};
 
@@ -68,7 +68,8 @@ impl Trace {
             return Ok(Outcome::PartialFailure);
         };
         let flow = flow.or_else(|target| {
-            anyhow::Ok(self.flow(resolve(target, self.from.address, &source)?)?)
+            let destination = resolve(target, self.from.address, &source);
+            anyhow::Ok(self.flow(destination.map_err(Unresolved::into_error)?)?)
         })?;
         let (text, json, agrees): (_, Value, _) = if self.kernel {
             let comparison = kernel::compare(&source, &flow)?;

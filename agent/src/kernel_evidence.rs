@@ -1,0 +1,393 @@
+//! Reads from the kernel of this machine what concerns one connection.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    thread,
+    time::Duration,
+};
+
+use contiv_model::{Flow, InterfaceName, Protocol};
+use contiv_node::{
+    Explanation,
+    diagnosis::{Cause, KernelEvidence, PathEvidence, TableEvidence, WrongSetting},
+};
+use contiv_renderer::{
+    nftables::{self, Evaluation, FlowOutcome, InspectError, Inspector},
+    packet_path::{
+        AddressKind, ClientOrigin, Link, Network, NodeInspector, OwnVerdict, Packet, PathError,
+        PathInspector, Route, RouteQuery, Walk, WalkEnd, WalkStep, probe,
+    },
+};
+
+/// How many backends are followed. More tell nothing that these do not, and each takes the kernel some lookups.
+const MAX_PATHS: usize = 32;
+/// How many backends are tried, at the same time.
+const MAX_PROBES: usize = 16;
+/// A change may be on its way between the agent and the kernel.
+const MAX_COMPARISONS: usize = 3;
+const COMPARISON_INTERVAL: Duration = Duration::from_millis(100);
+/// The source port of a packet that is followed. Rules seldom look at it.
+const CLIENT_PORT: u16 = 40_000;
+
+/// Reads what concerns a connection. `has_table`: the agent has a table, or there is no agent; `probes`: backends are tried.
+///
+/// # Errors
+/// When the kernel cannot be queried, as without CAP_NET_ADMIN.
+pub(crate) fn read(
+    flow: &Flow,
+    explanation: Option<&Explanation>,
+    has_table: bool,
+    probes: bool,
+) -> Result<KernelEvidence, String> {
+    let (table, evaluation) = if has_table {
+        table(flow, explanation)?
+    } else {
+        (TableEvidence::NotUsed, None)
+    };
+    Reader::open(flow)
+        .and_then(|reader| reader.read(table, evaluation, probes))
+        .map_err(|error| error.to_string())
+}
+
+/// The table as it is compared with what the agent explains, and what it does with the connection.
+fn table(
+    flow: &Flow,
+    explanation: Option<&Explanation>,
+) -> Result<(TableEvidence, Option<Evaluation>), String> {
+    let mut comparisons = 1;
+    loop {
+        let (table, evaluation) = match compare(flow, explanation) {
+            Ok(compared) => compared,
+            Err(InspectError::NoTable) => return Ok((TableEvidence::Missing, None)),
+            Err(error @ InspectError::OtherShape) => {
+                return Ok((TableEvidence::Differs(vec![error.to_string()]), None));
+            }
+            Err(InspectError::Kernel(error)) => return Err(error),
+        };
+        if !matches!(table, TableEvidence::Differs(_)) || comparisons == MAX_COMPARISONS {
+            return Ok((table, Some(evaluation)));
+        }
+        comparisons += 1;
+        thread::sleep(COMPARISON_INTERVAL);
+    }
+}
+
+fn compare(
+    flow: &Flow,
+    explanation: Option<&Explanation>,
+) -> Result<(TableEvidence, Evaluation), InspectError> {
+    let mut inspector = Inspector::open()?;
+    let evaluation = inspector.evaluate(flow)?;
+    let mut differences = inspector.rules().to_vec();
+    let Some(explanation) = explanation else {
+        let table = if differences.is_empty() {
+            TableEvidence::Unknown
+        } else {
+            TableEvidence::Differs(differences)
+        };
+        return Ok((table, evaluation));
+    };
+    differences.extend(nftables::differences(&explanation.trace, &evaluation));
+    let table = if differences.is_empty() {
+        TableEvidence::Equal
+    } else {
+        TableEvidence::Differs(differences)
+    };
+    Ok((table, evaluation))
+}
+
+/// What the agent's table does, in its possible ways, each once.
+fn own_verdicts(evaluation: Option<Evaluation>) -> Vec<OwnVerdict> {
+    let Some(evaluation) = evaluation else {
+        return vec![OwnVerdict::Untouched];
+    };
+    let mut verdicts: Vec<OwnVerdict> = Vec::new();
+    for share in evaluation.shares {
+        let verdict = match share.ending {
+            FlowOutcome::Served {
+                backend,
+                masqueraded,
+            } => OwnVerdict::Translated {
+                backend,
+                is_masqueraded: masqueraded,
+            },
+            FlowOutcome::Rejected { .. } => OwnVerdict::Rejected,
+            FlowOutcome::Dropped { .. } => OwnVerdict::Dropped,
+            FlowOutcome::Egress => OwnVerdict::Masqueraded,
+            FlowOutcome::Untouched | FlowOutcome::Foreign { .. } => OwnVerdict::Untouched,
+        };
+        if !verdicts.contains(&verdict) {
+            verdicts.push(verdict);
+        }
+    }
+    verdicts
+}
+
+/// Reads the state of the kernel for one connection.
+struct Reader<'a> {
+    flow: &'a Flow,
+    node: NodeInspector,
+    rules: PathInspector,
+    origin: ClientOrigin,
+}
+
+impl<'a> Reader<'a> {
+    fn open(flow: &'a Flow) -> Result<Self, PathError> {
+        let mut node = NodeInspector::open()?;
+        let origin = match flow.interface() {
+            Some(interface) => ClientOrigin::Interface(interface.clone()),
+            None => node.network().client_origin(flow.from())?,
+        };
+        Ok(Self {
+            flow,
+            node,
+            rules: PathInspector::open()?,
+            origin,
+        })
+    }
+
+    fn destination(&self) -> SocketAddr {
+        SocketAddr::new(self.flow.to(), self.flow.port())
+    }
+
+    /// The interface by which the client's packets come in.
+    const fn input(&self) -> Option<&InterfaceName> {
+        match &self.origin {
+            ClientOrigin::Interface(name) => Some(name),
+            ClientOrigin::ThisNode | ClientOrigin::Unknown(_) => None,
+        }
+    }
+
+    fn read(
+        mut self,
+        table: TableEvidence,
+        evaluation: Option<Evaluation>,
+        probes: bool,
+    ) -> Result<KernelEvidence, PathError> {
+        let verdicts = own_verdicts(evaluation);
+        let paths_left_out = verdicts.len().saturating_sub(MAX_PATHS);
+        let mut paths = Vec::new();
+        let client_route = match &self.origin {
+            ClientOrigin::Unknown(route) => Some(route.clone()),
+            ClientOrigin::ThisNode | ClientOrigin::Interface(_) => None,
+        };
+        if client_route.is_none() {
+            for own in verdicts.into_iter().take(MAX_PATHS) {
+                paths.push(self.path(own)?);
+            }
+        }
+        if probes {
+            try_backends(&mut paths);
+        }
+        let (protocol, from, to) = (self.flow.protocol(), self.flow.from(), self.destination());
+        let attempts = self.node.flows(protocol, from, to)?.flows;
+        let is_unanswered = attempts.iter().any(|attempt| !attempt.is_answered);
+        let flows_to_client = if is_unanswered {
+            self.node.flows_to(protocol, from)?.flows
+        } else {
+            Vec::new()
+        };
+        let client_link = self.input().and_then(|name| self.node.link(name)).cloned();
+        let mut links: Vec<&Link> = paths.iter().filter_map(|path| path.link.as_ref()).collect();
+        links.extend(&client_link);
+        let mut names: Vec<InterfaceName> = links.iter().map(|link| link.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        let mut filters = Vec::new();
+        for name in names {
+            let found = self.node.traffic_filters(&name)?;
+            if !found.is_empty() {
+                filters.push((name, found));
+            }
+        }
+        let is_ipv4 = from.is_ipv4();
+        Ok(KernelEvidence {
+            table,
+            settings: self.wrong_settings(&paths)?,
+            conntrack: self.node.settings().conntrack(),
+            bridges_call_rules: self.node.settings().filters_bridges(is_ipv4) == Some(true),
+            paths,
+            paths_left_out,
+            attempts,
+            flows_to_client,
+            client_link,
+            client_route,
+            filters,
+        })
+    }
+
+    /// Follows the connection for one verdict of the agent's table.
+    fn path(&mut self, own: OwnVerdict) -> Result<PathEvidence, PathError> {
+        let packet = Packet {
+            protocol: self.flow.protocol(),
+            source: SocketAddr::new(self.flow.from(), CLIENT_PORT),
+            destination: self.destination(),
+            input: self.input().cloned(),
+        };
+        let network = self.node.network();
+        let first = self.rules.walk_first(&packet, own, network)?;
+        let answer = self.rules.walk_answer(&packet, &first, network)?;
+        let is_source_own = self.is_source_own(&first)?;
+        let (mut link, mut neighbour, mut listening) = (None, None, None);
+        match &first.end {
+            WalkEnd::Sent {
+                interface,
+                gateway,
+                destination,
+                ..
+            } => {
+                link = self.node.link(interface).cloned();
+                let address = gateway.unwrap_or_else(|| destination.ip());
+                neighbour = self
+                    .node
+                    .neighbour(interface, address)?
+                    .map(|neighbour| (address, neighbour));
+            }
+            WalkEnd::Local { destination, .. } => {
+                let found = self.node.listening(packet.protocol, *destination);
+                // A kernel may lack the module for it: then it is not known.
+                listening = found.ok();
+            }
+            _ => {}
+        }
+        Ok(PathEvidence {
+            source_ports_used: self.source_ports_used(own)?,
+            own,
+            first,
+            answer,
+            link,
+            neighbour,
+            listening,
+            is_source_own,
+            probe: None,
+        })
+    }
+
+    /// Whether the source that another program's rule gives the packet is an address of this node.
+    fn is_source_own(&mut self, walk: &Walk) -> Result<bool, PathError> {
+        for step in &walk.steps {
+            if let WalkStep::SourceChanged { to: Some(to), .. } = step
+                && self.node.network().address_kind(to.ip())? != AddressKind::Local
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn source_ports_used(&mut self, own: OwnVerdict) -> Result<Option<usize>, PathError> {
+        let OwnVerdict::Translated {
+            backend,
+            is_masqueraded: true,
+        } = own
+        else {
+            return Ok(None);
+        };
+        let query = RouteQuery {
+            source: None,
+            destination: backend.ip(),
+            input: None,
+            mark: 0,
+            ports: None,
+        };
+        let Route::Unicast {
+            source: Some(source),
+            ..
+        } = self.node.network().route(&query)?
+        else {
+            return Ok(None);
+        };
+        let protocol = self.flow.protocol();
+        let used = self.node.source_ports_used(protocol, source, backend)?;
+        Ok(Some(used))
+    }
+
+    /// Settings of the machine that stop the packets.
+    fn wrong_settings(&mut self, paths: &[PathEvidence]) -> Result<Vec<WrongSetting>, PathError> {
+        let mut wrong = Vec::new();
+        let is_ipv4 = self.flow.from().is_ipv4();
+        let is_forwarded = paths.iter().any(|path| {
+            matches!(
+                path.first.end,
+                WalkEnd::Sent { .. } | WalkEnd::NotRouted(Route::Unreachable)
+            )
+        });
+        if let Some(input) = self.input().filter(|_| is_forwarded) {
+            if !is_ipv4 && self.node.settings().is_ipv6_disabled(input) == Some(true) {
+                wrong.push(WrongSetting {
+                    code: Cause::Ipv6Off,
+                    text: format!(
+                        "IPv6 is turned off at {}, where the client comes in",
+                        input.0
+                    ),
+                    advice: format!("`sysctl -w net.ipv6.conf.{}.disable_ipv6=0`", input.0),
+                });
+            } else if self.node.settings().is_forwarding(input, is_ipv4) == Some(false) {
+                let setting = if is_ipv4 {
+                    format!(
+                        "net.ipv4.ip_forward, or net.ipv4.conf.{}.forwarding",
+                        input.0
+                    )
+                } else {
+                    "net.ipv6.conf.all.forwarding".to_owned()
+                };
+                wrong.push(WrongSetting {
+                    code: Cause::ForwardingOff,
+                    text: format!(
+                        "this machine does not forward packets that come in at {}",
+                        input.0
+                    ),
+                    advice: format!("set {setting} to 1 with `sysctl -w`"),
+                });
+            }
+        }
+        for address in [self.flow.to(), self.flow.from()] {
+            wrong.extend(self.unusable(address)?);
+        }
+        Ok(wrong)
+    }
+
+    /// Whether an address of this node is not in use, since another machine has it, or may have it.
+    fn unusable(&mut self, address: IpAddr) -> Result<Option<WrongSetting>, PathError> {
+        let found = self.node.interfaces_with(address)?;
+        let bad = found.iter().find(|it| it.is_duplicate || it.is_tentative);
+        Ok(bad.map(|bad| WrongSetting {
+            code: Cause::AddressNotUsable,
+            text: format!(
+                "the address {address} of {} is not in use: {}",
+                bad.interface.0,
+                if bad.is_duplicate {
+                    "another machine has it too (dadfailed)"
+                } else {
+                    "whether another machine has it is still being found out (tentative)"
+                }
+            ),
+            advice: format!(
+                "`ip -6 address show dev {}`; remove the duplicate",
+                bad.interface.0
+            ),
+        }))
+    }
+}
+
+/// Tries the backends of these ways from this node, all at the same time.
+fn try_backends(paths: &mut [PathEvidence]) {
+    thread::scope(|scope| {
+        let mut tried = 0;
+        for path in paths {
+            let OwnVerdict::Translated { backend, .. } = path.own else {
+                continue;
+            };
+            tried += 1;
+            if tried > MAX_PROBES {
+                break;
+            }
+            scope.spawn(move || path.probe = Some(probe(backend)));
+        }
+    });
+}
+
+/// Only connections of TCP can be tried: datagrams need not be answered.
+pub(crate) const fn can_probe(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Tcp)
+}

@@ -1,0 +1,250 @@
+//! What real attempts met.
+
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use contiv_model::Protocol;
+use contiv_renderer::packet_path::{
+    KnownFlow, Listening, OwnVerdict, ProbeResult, TcpState, WalkEnd,
+};
+
+use super::{
+    cause::Cause,
+    evidence::{Evidence, KernelEvidence, PathEvidence},
+    report::{Certainty, Report, StepName, StepState},
+    wording::{part, server},
+};
+use crate::plural::counted;
+
+const LOOK_AT_SERVER: &str =
+    "look at the pod: whether its process runs, and listens at that port and all addresses";
+
+/// How an attempt went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AttemptState {
+    /// It was answered.
+    Answered,
+    /// It was refused with a reset.
+    Refused,
+    /// It was not answered.
+    Unanswered,
+}
+
+impl AttemptState {
+    /// What conntrack says. It keeps a TCP connection that was reset before it was established as closed and not assured, and so one that
+    /// was established and reset, if no data went over it: neither is worth more than another attempt.
+    pub(super) const fn of(flow: &KnownFlow) -> Self {
+        match (flow.protocol, flow.tcp_state, flow.is_answered) {
+            (Protocol::Tcp, Some(TcpState::Close), _) if !flow.is_assured => Self::Refused,
+            (.., false) => Self::Unanswered,
+            (.., true) => Self::Answered,
+        }
+    }
+}
+
+pub(super) fn judge(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report) {
+    judge_listeners(evidence, kernel, report);
+    judge_attempts(kernel, report);
+    judge_probes(evidence, kernel, report);
+}
+
+fn judge_listeners(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report) {
+    let is_served = |path: &&PathEvidence| matches!(path.own, OwnVerdict::Translated { .. });
+    let harmed: Vec<_> = kernel
+        .paths
+        .iter()
+        .filter(is_served)
+        .filter_map(|path| listener_harm(path, evidence))
+        .collect();
+    if let Some((code, text, advice)) = harmed.first() {
+        let text = format!("{text}{}", part(harmed.len(), kernel.paths.len()));
+        report.fails(StepName::Attempts, *code, Certainty::Certain, text, *advice);
+    }
+}
+
+/// Whether a process of this node listens, where the way ends at one.
+fn listener_harm(
+    path: &PathEvidence,
+    evidence: &Evidence,
+) -> Option<(Cause, String, &'static str)> {
+    let WalkEnd::Local { destination, .. } = &path.first.end else {
+        return None;
+    };
+    let to = server(path, evidence);
+    match path.listening.as_ref()? {
+        Listening::Here(listener) if listener.is_full() => Some((
+            Cause::AcceptQueueFull,
+            format!("the process of {to} does not accept connections: its queue is full"),
+            "look at the process: `ss -ltnp`",
+        )),
+        Listening::Here(_) => None,
+        Listening::Elsewhere(addresses) => Some((
+            Cause::ListensElsewhere,
+            format!(
+                "the process of {to} listens at {} only",
+                addresses
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" and ")
+            ),
+            "let it listen at all addresses",
+        )),
+        Listening::Nowhere => Some((
+            Cause::BackendRefuses,
+            format!("no process of this node listens at {destination}"),
+            "start the server, or correct the port",
+        )),
+    }
+}
+
+fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
+    let step = StepName::Attempts;
+    let of = |state: AttemptState| {
+        let of_state = kernel
+            .attempts
+            .iter()
+            .filter(|it| AttemptState::of(it) == state);
+        of_state.collect::<Vec<&KnownFlow>>()
+    };
+    let (answered, refused, unanswered) = (
+        of(AttemptState::Answered),
+        of(AttemptState::Refused),
+        of(AttemptState::Unanswered),
+    );
+    let who =
+        |attempts: &[&KnownFlow]| attempts.iter().map(|it| it.server).collect::<BTreeSet<_>>();
+    let good = who(&answered);
+    let without_good =
+        |servers: BTreeSet<SocketAddr>| servers.difference(&good).copied().collect::<Vec<_>>();
+    let backends: BTreeSet<SocketAddr> = kernel.paths.iter().filter_map(backend).collect();
+    let stale: Vec<&&KnownFlow> = unanswered
+        .iter()
+        .filter(|it| !backends.is_empty() && !backends.contains(&it.server))
+        .collect();
+    let refusing = without_good(who(&refused));
+    let silent = without_good(
+        who(&unanswered)
+            .into_iter()
+            .filter(|server| backends.is_empty() || backends.contains(server))
+            .collect(),
+    );
+    if let Some(first) = stale.first() {
+        report.fails(
+            step,
+            Cause::StaleFlow,
+            Certainty::Observed,
+            format!(
+                "conntrack sends packets of the client's port {} to {}, which is no backend now, and gets no answer",
+                first.client.port(), first.server
+            ),
+            "let the client use a new port, or delete the entry: `conntrack -D -s CLIENT -d SERVICE`",
+        );
+    }
+    if let Some(first) = refusing.first() {
+        report.fails(
+            step,
+            Cause::BackendRefuses,
+            Certainty::Observed,
+            format!(
+                "{first} refused attempts of this client{}",
+                part(refusing.len(), backends.len().max(1))
+            ),
+            LOOK_AT_SERVER,
+        );
+    }
+    if let Some(first) = silent.first() {
+        let strays: Vec<&SocketAddr> = kernel
+            .flows_to_client
+            .iter()
+            .filter(|stray| is_answer_to(stray, &unanswered))
+            .map(|stray| &stray.client)
+            .collect();
+        match strays.first() {
+            Some(stray) => report.fails(
+                step,
+                Cause::AnswersFromElsewhere,
+                Certainty::Observed,
+                format!("{first} does not answer, but {stray} sends to the client's port: it answers from another address"),
+                "let the server answer from the address that was asked (IP_PKTINFO), or bind it to that address",
+            ),
+            None => report.fails(
+                step,
+                Cause::BackendSilent,
+                Certainty::Observed,
+                format!(
+                    "{first} did not answer attempts of this client{}; they left this node",
+                    part(silent.len(), backends.len().max(1))
+                ),
+                LOOK_AT_SERVER,
+            ),
+        }
+    }
+    if report.has(step) {
+        return;
+    }
+    if answered.is_empty() {
+        let text = "conntrack remembers none of this client: let it try again, or use --probe";
+        report.step(step, StepState::Unknown, text);
+    } else {
+        let text = format!(
+            "{} of this client answered",
+            counted(answered.len(), "attempt")
+        );
+        report.step(step, StepState::Ok, text);
+    }
+}
+
+/// True if a flow of another machine goes to the port of an unanswered attempt.
+fn is_answer_to(stray: &KnownFlow, unanswered: &[&KnownFlow]) -> bool {
+    !stray.is_answered
+        && unanswered.iter().any(|attempt| {
+            attempt.protocol == stray.protocol
+                && (attempt.client == stray.destination || attempt.seen_source == stray.destination)
+        })
+}
+
+fn backend(path: &PathEvidence) -> Option<SocketAddr> {
+    match path.own {
+        OwnVerdict::Translated { backend, .. } => Some(backend),
+        _ => None,
+    }
+}
+
+fn judge_probes(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report) {
+    let probed: Vec<(&PathEvidence, &ProbeResult)> = kernel
+        .paths
+        .iter()
+        .filter_map(|path| Some((path, path.probe.as_ref()?)))
+        .collect();
+    let bad: Vec<_> = probed
+        .iter()
+        .filter(|(_, outcome)| **outcome != ProbeResult::Answered)
+        .collect();
+    let Some((path, outcome)) = bad.first() else {
+        if !probed.is_empty() {
+            let text = format!("{} answered this node", counted(probed.len(), "backend"));
+            report.step(StepName::Probe, StepState::Ok, text);
+        }
+        return;
+    };
+    let to = server(path, evidence);
+    let (code, text) = match outcome {
+        ProbeResult::Refused => (Cause::BackendRefuses, format!("{to} refuses this node too")),
+        ProbeResult::Unreachable(error) | ProbeResult::Failed(error) => (
+            Cause::BackendUnreachable,
+            format!("{to} cannot be reached from this node: {error}"),
+        ),
+        ProbeResult::Silent | ProbeResult::Answered => (
+            Cause::BackendSilent,
+            format!("{to} does not answer this node either"),
+        ),
+    };
+    let text = format!("{text}{}", part(bad.len(), probed.len()));
+    report.fails(
+        StepName::Probe,
+        code,
+        Certainty::Observed,
+        text,
+        LOOK_AT_SERVER,
+    );
+}

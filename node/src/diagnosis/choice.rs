@@ -1,0 +1,79 @@
+//! The choice of the cause among what was found.
+
+use super::{
+    attempts::AttemptState,
+    cause::Cause,
+    evidence::KernelEvidence,
+    report::{Certainty, Finding, StepName},
+};
+
+/// The cause and the other findings, in the order of the way.
+///
+/// What stops the packets for certain comes first, in the order in which they meet it. Without that it is what attempts met, unless
+/// nothing but their silence is known and something else would explain it. What may be a cause and is not seen to be one counts only if no
+/// attempt was answered. Where the state of the agent decides, and is known to be old or wrong, that is the cause.
+pub(super) fn choose(
+    mut findings: Vec<Finding>,
+    kernel: &Result<KernelEvidence, String>,
+) -> (Option<Finding>, Vec<Finding>) {
+    let is_state = |finding: &Finding| finding.step == StepName::Agent;
+    let first = |certainty: Certainty| {
+        findings
+            .iter()
+            .position(|finding| finding.certainty == certainty && !is_state(finding))
+    };
+    let certain = first(Certainty::Certain);
+    let observed = first(Certainty::Observed);
+    let possible = first(Certainty::Possible).filter(|_| !has_answered_attempt(kernel));
+    let is_silence = |at: &usize| findings[*at].code == Cause::BackendSilent;
+    let found = match (certain, observed, possible) {
+        (Some(certain), ..) => Some(certain),
+        (None, Some(silence), Some(possible)) if is_silence(&silence) => Some(possible),
+        (None, observed, possible) => observed.or(possible),
+    };
+    let state = findings.iter().position(is_state);
+    let cause = match (found, state) {
+        // Without an agent, or without a state, nothing else is to be said.
+        (_, Some(state)) if findings[state].certainty == Certainty::Certain => Some(state),
+        (Some(found), Some(state)) if depends_on_state(findings[found].code) => Some(state),
+        (found, _) => found,
+    };
+    let cause = cause.map(|cause| findings.remove(cause));
+    (cause, findings)
+}
+
+/// True if the cause follows from the state of the agent, so that an old state is the cause behind it.
+const fn depends_on_state(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::NotAService
+            | Cause::FormerAddress
+            | Cause::UnallocatedAddress
+            | Cause::UnknownPort
+            | Cause::OtherProtocol
+            | Cause::SourceRanges
+            | Cause::PolicyLocal
+            | Cause::NoSuchService
+            | Cause::NoSlice
+            | Cause::NoEndpoints
+            | Cause::NoEndpointPort
+            | Cause::NotReady
+            | Cause::OtherFamily
+            | Cause::TableMissing
+            | Cause::TableDiffers
+            | Cause::BackendRefuses
+            | Cause::BackendSilent
+            | Cause::BackendUnreachable
+            | Cause::NeighbourFailed
+            | Cause::StaleFlow
+    )
+}
+
+fn has_answered_attempt(kernel: &Result<KernelEvidence, String>) -> bool {
+    kernel.as_ref().is_ok_and(|kernel| {
+        kernel
+            .attempts
+            .iter()
+            .any(|attempt| AttemptState::of(attempt) == AttemptState::Answered)
+    })
+}

@@ -1,0 +1,142 @@
+//! What drivers found out about a connection.
+
+use std::net::IpAddr;
+
+use contiv_model::{Flow, InterfaceName};
+use contiv_renderer::{
+    packet_path::{
+        KnownFlow, Link, Listening, Neighbour, OwnVerdict, ProbeResult, Route, TrafficFilters, Walk,
+    },
+    shared_tables::TableUse,
+};
+
+use super::Cause;
+use crate::Explanation;
+
+/// All that is known of a connection.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// Its ends.
+    pub target: Target,
+    /// The agent.
+    pub agent: AgentState,
+    /// Its outcome by the state of the agent, or of manifests.
+    pub explanation: Option<Explanation>,
+    /// The kernel of this node, or why it cannot be read.
+    pub kernel: Result<KernelEvidence, String>,
+}
+
+/// The ends of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Known.
+    Flow(Flow),
+    /// There is no such service, or it has no address to connect to: the cause, and a sentence about it.
+    NoService(Cause, String),
+    /// There is no such pod, or it has no address: a sentence about it.
+    NoPod(String),
+}
+
+/// The agent of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentState {
+    /// It answers.
+    Runs {
+        /// The revision of its state.
+        revision: i64,
+    },
+    /// It answers, and has not read its store yet.
+    NotRead {
+        /// Why.
+        reason: String,
+    },
+    /// Nothing listens at its address; what to do.
+    Stopped {
+        /// What is left in the kernel, and how to start it.
+        advice: String,
+    },
+    /// Something listens, and does not answer.
+    Hangs {
+        /// The error of the query.
+        error: String,
+    },
+    /// Manifests are asked in its place.
+    Manifests,
+}
+
+/// What the kernel of the node has.
+#[derive(Debug, Clone, Default)]
+pub struct KernelEvidence {
+    /// The agent's table.
+    pub table: TableEvidence,
+    /// The ways of the connection: one for each backend, or one if no backend is chosen.
+    pub paths: Vec<PathEvidence>,
+    /// How many ways were not followed.
+    pub paths_left_out: usize,
+    /// Attempts of this client at this destination.
+    pub attempts: Vec<KnownFlow>,
+    /// What others began with the client's address: answers from unexpected addresses are among it.
+    pub flows_to_client: Vec<KnownFlow>,
+    /// The interface by which the client's packets come in; none for a client on this node.
+    pub client_link: Option<Link>,
+    /// The route back to the client, if there is none that leads anywhere: then nobody knows where its packets come in.
+    pub client_route: Option<Route>,
+    /// Filters beside nftables, at the interfaces of the ways.
+    pub filters: Vec<(InterfaceName, TrafficFilters)>,
+    /// How full the table of tracked connections is.
+    pub conntrack: Option<TableUse>,
+    /// Settings that stop these packets.
+    pub settings: Vec<WrongSetting>,
+    /// Bridges show their packets to the rules (`bridge-nf-call-iptables`).
+    pub bridges_call_rules: bool,
+}
+
+/// A setting of the machine that stops packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrongSetting {
+    /// What it causes.
+    pub code: Cause,
+    /// What is wrong.
+    pub text: String,
+    /// What to do.
+    pub advice: String,
+}
+
+/// The agent's table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum TableEvidence {
+    /// It is as it should be, as far as the connection is concerned.
+    #[default]
+    Equal,
+    /// It is as another version would have it, or nobody knows how it should be.
+    Unknown,
+    /// The agent does not have the renderer of the table.
+    NotUsed,
+    /// It is not there.
+    Missing,
+    /// It differs.
+    Differs(Vec<String>),
+}
+
+/// One way of the connection.
+#[derive(Debug, Clone)]
+pub struct PathEvidence {
+    /// What the agent's table does.
+    pub own: OwnVerdict,
+    /// The first packet.
+    pub first: Walk,
+    /// The answer; none if the first packet does not arrive.
+    pub answer: Option<Walk>,
+    /// The interface by which the first packet leaves.
+    pub link: Option<Link>,
+    /// The machine that it is passed to, with its address.
+    pub neighbour: Option<(IpAddr, Neighbour)>,
+    /// Whether a process of this node listens, where the packet is for one.
+    pub listening: Option<Listening>,
+    /// False if another program's rule gives it a source that is not of this node.
+    pub is_source_own: bool,
+    /// Connections from this node's address to the backend, if they are masqueraded.
+    pub source_ports_used: Option<usize>,
+    /// What an attempt of this node met.
+    pub probe: Option<ProbeResult>,
+}

@@ -1,0 +1,476 @@
+//! Each kind of evidence gives its cause, and what works is not blamed.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use contiv_model::{
+    Backend, ContivService, Flow, InterfaceName, NodeFacts, Protocol, ServiceId, ServicePort,
+    Snapshot,
+    trace::{Verdict, trace},
+};
+use contiv_renderer::packet_path::{
+    ChainRef, Doubt, Hook, KnownFlow, Link, LinkState, Listening, Neighbour, NeighbourState,
+    OwnVerdict, ProbeResult, Route, RuleRef, StopKind, TcpState, TrafficFilters, Walk, WalkEnd,
+    WalkStep,
+};
+use jiff::Timestamp;
+
+use super::*;
+use crate::{Caveat, Explanation};
+
+const CLIENT: &str = "10.244.1.5";
+const FRONTEND: &str = "10.96.0.10:80";
+const BACKENDS: [&str; 2] = ["10.244.2.7:8080", "10.244.2.8:8080"];
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn flow() -> Flow {
+    Flow::new(CLIENT.parse().unwrap(), address(FRONTEND), Protocol::Tcp).unwrap()
+}
+
+fn explanation(backends: &[&str]) -> Explanation {
+    let port = ServicePort {
+        port: 80,
+        protocol: Protocol::Tcp,
+        name: "http".into(),
+        node_port: None,
+        backends: backends
+            .iter()
+            .map(|backend| Backend::new(address(backend)))
+            .collect(),
+    };
+    let service = ContivService {
+        cluster_ips: [address(FRONTEND).ip()].into(),
+        ports: vec![port],
+        ..ContivService::new(ServiceId::new("shop", "web"))
+    };
+    let snapshot = Snapshot {
+        services: [(service.id.clone(), Arc::new(service))].into(),
+        node: NodeFacts::default(),
+        ..Snapshot::default()
+    };
+    Explanation {
+        trace: trace(&snapshot, &flow()),
+        former: None,
+        caveats: Vec::new(),
+    }
+}
+
+fn rule(chain: &str) -> RuleRef {
+    RuleRef {
+        base: ChainRef {
+            table: "ip filter".to_owned(),
+            chain: chain.to_owned(),
+            hook: Hook::Forward,
+            priority: 0,
+        },
+        chain: chain.to_owned(),
+        handle: Some(7),
+        comment: String::new(),
+    }
+}
+
+fn link(name: &str) -> Link {
+    Link {
+        index: 2,
+        name: InterfaceName::new(name),
+        is_up: true,
+        has_carrier: true,
+        state: LinkState::Up,
+        is_loopback: false,
+        mtu: 1500,
+        master: None,
+        kind: Some("veth".to_owned()),
+        has_xdp: false,
+    }
+}
+
+fn walk(end: WalkEnd) -> Walk {
+    Walk {
+        steps: Vec::new(),
+        connection_mark: 0,
+        doubts: Vec::new(),
+        end,
+    }
+}
+
+fn sent(to: &str) -> WalkEnd {
+    WalkEnd::Sent {
+        interface: InterfaceName::new("eth0"),
+        gateway: None,
+        source: address("10.244.1.5:40000"),
+        destination: address(to),
+    }
+}
+
+/// A way on which nothing is wrong.
+fn path(backend: &str) -> PathEvidence {
+    PathEvidence {
+        own: OwnVerdict::Translated {
+            backend: address(backend),
+            is_masqueraded: false,
+        },
+        first: walk(sent(backend)),
+        answer: Some(walk(sent("10.244.1.5:40000"))),
+        link: Some(link("eth0")),
+        neighbour: None,
+        listening: None,
+        is_source_own: true,
+        source_ports_used: None,
+        probe: None,
+    }
+}
+
+/// A connection on whose way nothing is wrong.
+fn healthy() -> Evidence {
+    Evidence {
+        target: Target::Flow(flow()),
+        agent: AgentState::Runs { revision: 17 },
+        explanation: Some(explanation(&BACKENDS)),
+        kernel: Ok(KernelEvidence {
+            paths: BACKENDS.map(path).into(),
+            client_link: Some(link("veth1")),
+            ..KernelEvidence::default()
+        }),
+    }
+}
+
+fn attempt(server: &str, state: TcpState, is_answered: bool) -> KnownFlow {
+    KnownFlow {
+        protocol: Protocol::Tcp,
+        client: address("10.244.1.5:50000"),
+        destination: address(FRONTEND),
+        server: address(server),
+        seen_source: address("10.244.1.5:50000"),
+        is_answered,
+        is_assured: false,
+        is_destination_translated: true,
+        is_source_translated: false,
+        tcp_state: Some(state),
+        seconds_left: Some(100),
+        mark: 0,
+        zone: 0,
+    }
+}
+
+/// Changes what the kernel shows.
+fn with(change: impl FnOnce(&mut KernelEvidence)) -> Evidence {
+    let mut evidence = healthy();
+    if let Ok(kernel) = &mut evidence.kernel {
+        change(kernel);
+    }
+    evidence
+}
+
+/// Changes each way.
+fn with_paths(change: impl Fn(&mut PathEvidence)) -> Evidence {
+    with(|kernel| kernel.paths.iter_mut().for_each(change))
+}
+
+fn cause(evidence: &Evidence) -> Option<Cause> {
+    diagnose(evidence).cause.map(|cause| cause.code)
+}
+
+#[test]
+fn connection_on_whose_way_nothing_is_wrong_has_no_cause() {
+    let diagnosis = diagnose(&healthy());
+    assert_eq!(diagnosis.cause, None, "{diagnosis}");
+    assert!(diagnosis.others.is_empty(), "{diagnosis}");
+    let steps: Vec<StepName> = diagnosis.steps.iter().map(|step| step.name).collect();
+    assert!(steps.is_sorted(), "the order of the way: {steps:?}");
+    assert!(
+        diagnosis.to_string().contains("NO CAUSE FOUND"),
+        "{diagnosis}"
+    );
+}
+
+#[test]
+fn what_stops_the_first_packet_is_the_cause() {
+    let stopped = |kind| {
+        with_paths(move |path| {
+            path.first = walk(WalkEnd::Stopped {
+                by: rule("FORWARD"),
+                kind,
+            });
+            path.answer = None;
+        })
+    };
+    let routed = |route: Route| {
+        with_paths(move |path| {
+            path.first = walk(WalkEnd::NotRouted(route.clone()));
+            path.answer = None;
+        })
+    };
+    let step = |step: WalkStep| with_paths(move |path| path.first.steps.push(step.clone()));
+    for (evidence, expected) in [
+        (stopped(StopKind::Drops), Cause::RuleDrops),
+        (stopped(StopKind::Rejects), Cause::RuleRejects),
+        (stopped(StopKind::Queues), Cause::RuleQueues),
+        (routed(Route::Unreachable), Cause::NoRoute),
+        (routed(Route::Blackhole), Cause::RouteDiscards),
+        (routed(Route::InvalidSource), Cause::ReversePath),
+        (
+            step(WalkStep::Untracked(rule("PREROUTING"))),
+            Cause::RuleUntracks,
+        ),
+        (
+            step(WalkStep::DestinationChanged {
+                by: rule("PREROUTING"),
+                to: address("10.0.0.1:80"),
+            }),
+            Cause::RuleTranslates,
+        ),
+        (
+            with(|kernel| kernel.table = TableEvidence::Missing),
+            Cause::TableMissing,
+        ),
+        (
+            with(|kernel| kernel.table = TableEvidence::Differs(vec!["one".to_owned()])),
+            Cause::TableDiffers,
+        ),
+        (
+            with(|kernel| {
+                kernel.settings.push(WrongSetting {
+                    code: Cause::ForwardingOff,
+                    text: "off".to_owned(),
+                    advice: "on".to_owned(),
+                });
+            }),
+            Cause::ForwardingOff,
+        ),
+        (
+            with(|kernel| kernel.client_route = Some(Route::Unreachable)),
+            Cause::NoRouteBack,
+        ),
+    ] {
+        let diagnosis = diagnose(&evidence);
+        assert_eq!(
+            diagnosis.cause.as_ref().map(|cause| cause.code),
+            Some(expected),
+            "{diagnosis}"
+        );
+    }
+}
+
+#[test]
+fn what_stops_the_answer_is_the_cause() {
+    for (end, expected) in [
+        (
+            WalkEnd::Stopped {
+                by: rule("FORWARD"),
+                kind: StopKind::Drops,
+            },
+            Cause::RuleStopsAnswer,
+        ),
+        (
+            WalkEnd::NotRouted(Route::InvalidSource),
+            Cause::AnswerReversePath,
+        ),
+        (WalkEnd::NotRouted(Route::Unreachable), Cause::NoRouteBack),
+    ] {
+        let evidence = with_paths(|path| path.answer = Some(walk(end.clone())));
+        assert_eq!(cause(&evidence), Some(expected));
+    }
+}
+
+#[test]
+fn one_bad_way_of_two_is_named_with_its_part() {
+    let evidence = with(|kernel| {
+        kernel.paths[1].first.end = WalkEnd::NotRouted(Route::Unreachable);
+        kernel.paths[1].answer = None;
+    });
+    let found = diagnose(&evidence).cause.unwrap();
+    assert_eq!(found.code, Cause::NoRoute);
+    assert!(found.text.contains("(1 of 2 backends)"), "{}", found.text);
+}
+
+#[test]
+fn links_neighbours_and_tables_are_causes() {
+    let failed = Neighbour {
+        state: NeighbourState::Failed,
+        link_address: None,
+    };
+    for (evidence, expected) in [
+        (
+            with_paths(|path| {
+                if let Some(link) = &mut path.link {
+                    link.has_carrier = false;
+                }
+            }),
+            Cause::LinkDown,
+        ),
+        (
+            with_paths(|path| {
+                path.neighbour = Some((address(BACKENDS[0]).ip(), failed.clone()));
+            }),
+            Cause::NeighbourFailed,
+        ),
+        (
+            with_paths(|path| path.source_ports_used = Some(64_512)),
+            Cause::SourcePortsUsedUp,
+        ),
+        (
+            with_paths(|path| {
+                path.first.end = WalkEnd::Local {
+                    source: address("10.244.1.5:40000"),
+                    destination: address(BACKENDS[0]),
+                };
+            }),
+            Cause::BackendAddressTaken,
+        ),
+    ] {
+        assert_eq!(cause(&evidence), Some(expected));
+    }
+}
+
+#[test]
+fn attempts_tell_of_the_backend() {
+    let refused = attempt(BACKENDS[0], TcpState::Close, true);
+    let unanswered = attempt(BACKENDS[0], TcpState::SynSent, false);
+    let answered = attempt(BACKENDS[0], TcpState::TimeWait, true);
+    let stale = attempt("10.244.9.9:8080", TcpState::SynSent, false);
+    let of = |attempts: &[&KnownFlow]| {
+        let attempts = attempts.iter().map(|it| (*it).clone()).collect();
+        with(|kernel| kernel.attempts = attempts)
+    };
+    assert_eq!(cause(&of(&[&refused])), Some(Cause::BackendRefuses));
+    assert_eq!(cause(&of(&[&unanswered])), Some(Cause::BackendSilent));
+    assert_eq!(cause(&of(&[&stale])), Some(Cause::StaleFlow));
+    assert_eq!(cause(&of(&[&answered])), None);
+    // The same backend has answered another attempt.
+    assert_eq!(cause(&of(&[&refused, &answered])), None);
+    let mut evidence = of(&[&unanswered]);
+    if let Ok(kernel) = &mut evidence.kernel {
+        let mut stray = attempt(BACKENDS[0], TcpState::SynSent, false);
+        stray.client = address("10.244.2.99:8080");
+        stray.destination = address("10.244.1.5:50000");
+        kernel.flows_to_client.push(stray);
+    }
+    assert_eq!(cause(&evidence), Some(Cause::AnswersFromElsewhere));
+    let probed = with_paths(|path| path.probe = Some(ProbeResult::Refused));
+    assert_eq!(cause(&probed), Some(Cause::BackendRefuses));
+}
+
+#[test]
+fn local_listener_is_looked_at() {
+    let listening = |listening: Listening| {
+        let mut evidence = with_paths(|path| {
+            path.listening = Some(listening.clone());
+            path.first.end = WalkEnd::Local {
+                source: address("10.244.1.5:40000"),
+                destination: address(BACKENDS[0]),
+            };
+        });
+        if let Some(explanation) = &mut evidence.explanation
+            && let Verdict::Backends(delivery) = &mut explanation.trace.verdict
+        {
+            delivery
+                .candidates
+                .iter_mut()
+                .for_each(|candidate| candidate.local = true);
+        }
+        cause(&evidence)
+    };
+    assert_eq!(listening(Listening::Nowhere), Some(Cause::BackendRefuses));
+    let loopback = vec!["127.0.0.1".parse().unwrap()];
+    assert_eq!(
+        listening(Listening::Elsewhere(loopback)),
+        Some(Cause::ListensElsewhere)
+    );
+}
+
+#[test]
+fn what_cannot_be_evaluated_counts_only_while_nothing_was_answered() {
+    let doubt = Doubt {
+        rule: rule("FORWARD"),
+        condition: "match recent of iptables".to_owned(),
+        effect: "drop".to_owned(),
+        is_harmful: true,
+    };
+    let mut evidence = with_paths(|path| path.first.doubts.push(doubt.clone()));
+    let found = diagnose(&evidence).cause.unwrap();
+    assert_eq!(
+        (found.code, found.certainty),
+        (Cause::RuleUnclear, Certainty::Possible)
+    );
+    if let Ok(kernel) = &mut evidence.kernel {
+        kernel
+            .attempts
+            .push(attempt(BACKENDS[0], TcpState::Established, true));
+    }
+    assert_eq!(cause(&evidence), None);
+    let filtered = with(|kernel| {
+        kernel.filters.push((
+            InterfaceName::new("eth0"),
+            TrafficFilters {
+                ingress: vec!["bpf".to_owned()],
+                ..TrafficFilters::default()
+            },
+        ));
+        kernel
+            .attempts
+            .push(attempt(BACKENDS[0], TcpState::SynSent, false));
+    });
+    assert_eq!(cause(&filtered), Some(Cause::FilterUnclear));
+}
+
+#[test]
+fn old_state_is_the_cause_of_what_follows_from_it() {
+    let down = Caveat::StoreDown {
+        since: Timestamp::UNIX_EPOCH,
+        reason: "timeout".to_owned(),
+        revision: 17,
+    };
+    let aged = |mut evidence: Evidence| {
+        if let Some(explanation) = &mut evidence.explanation {
+            explanation.caveats.push(down.clone());
+        }
+        cause(&evidence)
+    };
+    assert_eq!(aged(healthy()), None, "it works by the old state");
+    let silent = with(|kernel| {
+        kernel
+            .attempts
+            .push(attempt(BACKENDS[0], TcpState::SynSent, false));
+    });
+    assert_eq!(aged(silent), Some(Cause::StoreDown));
+    let dropped = with_paths(|path| {
+        path.first.end = WalkEnd::Stopped {
+            by: rule("FORWARD"),
+            kind: StopKind::Drops,
+        };
+    });
+    assert_eq!(aged(dropped), Some(Cause::RuleDrops), "not of the store");
+}
+
+#[test]
+fn service_without_backends_is_the_cause() {
+    let mut evidence = healthy();
+    evidence.explanation = Some(explanation(&[]));
+    if let Ok(kernel) = &mut evidence.kernel {
+        kernel.paths.truncate(1);
+        kernel.paths[0].own = OwnVerdict::Rejected;
+        kernel.paths[0].first = walk(WalkEnd::OwnTable);
+        kernel.paths[0].answer = None;
+    }
+    assert_eq!(cause(&evidence), Some(Cause::NoEndpoints));
+    evidence.target = Target::NoService(Cause::Headless, "headless".to_owned());
+    assert_eq!(cause(&evidence), Some(Cause::Headless));
+}
+
+#[test]
+fn stopped_agent_is_the_cause_only_of_what_the_table_lacks() {
+    let stopped = |mut evidence: Evidence| {
+        evidence.agent = AgentState::Stopped {
+            advice: "start it".to_owned(),
+        };
+        evidence.explanation = None;
+        cause(&evidence)
+    };
+    assert_eq!(stopped(healthy()), None, "the table serves on");
+    let untouched = with_paths(|path| path.own = OwnVerdict::Untouched);
+    assert_eq!(stopped(untouched), Some(Cause::AgentStopped));
+    let missing = with(|kernel| kernel.table = TableEvidence::Missing);
+    assert_eq!(stopped(missing), Some(Cause::AgentStopped));
+}
