@@ -9,13 +9,14 @@ use std::{
 use contiv_model::{Flow, InterfaceName, Protocol};
 use contiv_node::{
     Explanation,
-    diagnosis::{Cause, KernelEvidence, PathEvidence, TableEvidence, WrongSetting},
+    diagnosis::{Attempt, Cause, KernelEvidence, PathEvidence, TableEvidence, WrongSetting},
 };
 use contiv_renderer::{
     nftables::{self, Evaluation, FlowOutcome, InspectError, Inspector},
     packet_path::{
-        AddressKind, ClientOrigin, Link, Network, NodeInspector, OwnVerdict, Packet, PathError,
-        PathInspector, Route, RouteQuery, Walk, WalkEnd, WalkStep, probe,
+        AddressKind, ClientOrigin, KernelNetwork, KernelSettings, KnownFlow, Link, Listening,
+        Network, NodeInspector, OwnVerdict, Packet, PathError, PathInspector, Route, RouteQuery,
+        TcpState, Walk, WalkEnd, WalkStep, probe,
     },
 };
 
@@ -26,6 +27,8 @@ const MAX_PROBES: usize = 16;
 /// A change may be on its way between the agent and the kernel.
 const MAX_COMPARISONS: usize = 3;
 const COMPARISON_INTERVAL: Duration = Duration::from_millis(100);
+/// A process that runs accepts a connection within this time.
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
 /// The source port of a packet that is followed. Rules seldom look at it.
 const CLIENT_PORT: u16 = 40_000;
 
@@ -180,8 +183,16 @@ impl<'a> Reader<'a> {
             try_backends(&mut paths);
         }
         let (protocol, from, to) = (self.flow.protocol(), self.flow.from(), self.destination());
-        let attempts = self.node.flows(protocol, from, to)?.flows;
-        let is_unanswered = attempts.iter().any(|attempt| !attempt.is_answered);
+        let flows = self.node.flows(protocol, from, to)?.flows;
+        let is_unanswered = flows.iter().any(|flow| !flow.is_answered);
+        let settings = self.node.settings();
+        let attempts = flows
+            .into_iter()
+            .map(|flow| Attempt {
+                age: age(&flow, settings).unwrap_or(0),
+                flow,
+            })
+            .collect();
         let flows_to_client = if is_unanswered {
             self.node.flows_to(protocol, from)?.flows
         } else {
@@ -244,9 +255,8 @@ impl<'a> Reader<'a> {
                     .map(|neighbour| (address, neighbour));
             }
             WalkEnd::Local { destination, .. } => {
-                let found = self.node.listening(packet.protocol, *destination);
                 // A kernel may lack the module for it: then it is not known.
-                listening = found.ok();
+                listening = self.listening(packet.protocol, *destination).ok();
             }
             _ => {}
         }
@@ -261,6 +271,22 @@ impl<'a> Reader<'a> {
             is_source_own,
             probe: None,
         })
+    }
+
+    /// Whether a process listens. Connections that wait for it are looked at twice: it may be about to accept them.
+    fn listening(
+        &mut self,
+        protocol: Protocol,
+        destination: SocketAddr,
+    ) -> Result<Listening, PathError> {
+        let found = self.node.listening(protocol, destination)?;
+        match &found {
+            Listening::Here(listener) if listener.waiting > 0 => {
+                thread::sleep(ACCEPT_INTERVAL);
+                self.node.listening(protocol, destination)
+            }
+            _ => Ok(found),
+        }
     }
 
     /// Whether the source that another program's rule gives the packet is an address of this node.
@@ -367,6 +393,41 @@ impl<'a> Reader<'a> {
                 bad.interface.0
             ),
         }))
+    }
+}
+
+/// Seconds since the last packet of a flow, at least. A connection may have limits of its own, as those of failover have.
+fn age(flow: &KnownFlow, settings: &KernelSettings) -> Option<u32> {
+    let timeout = match (flow.tcp_state, flow.protocol) {
+        (Some(state), _) => match state {
+            TcpState::SynSent | TcpState::SynSent2 => "tcp_timeout_syn_sent",
+            TcpState::SynReceived => "tcp_timeout_syn_recv",
+            TcpState::Established => "tcp_timeout_established",
+            TcpState::FinWait => "tcp_timeout_fin_wait",
+            TcpState::CloseWait => "tcp_timeout_close_wait",
+            TcpState::LastAck => "tcp_timeout_last_ack",
+            TcpState::TimeWait => "tcp_timeout_time_wait",
+            TcpState::Close => "tcp_timeout_close",
+            TcpState::None => return None,
+        },
+        (None, Protocol::Udp) if flow.is_assured => "udp_timeout_stream",
+        (None, Protocol::Udp) => "udp_timeout",
+        (None, _) => return None,
+    };
+    let limit = settings.number(&format!("net/netfilter/nf_conntrack_{timeout}"))?;
+    u32::try_from(limit).ok()?.checked_sub(flow.seconds_left?)
+}
+
+/// The flow with the interface by which its packets come in, if that is known and was not given. Rules and classes of clients may depend on it.
+pub(crate) fn with_interface(flow: Flow) -> Flow {
+    if flow.interface().is_some() {
+        return flow;
+    }
+    let origin = KernelNetwork::open().and_then(|mut network| network.client_origin(flow.from()));
+    match origin {
+        Ok(ClientOrigin::Interface(name)) => flow.by_interface(name),
+        // It is looked at again with the rest, and said there.
+        Ok(ClientOrigin::ThisNode | ClientOrigin::Unknown(_)) | Err(_) => flow,
     }
 }
 

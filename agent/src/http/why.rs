@@ -27,6 +27,9 @@ pub(super) async fn why(
 ) -> Result<Response, ApiError> {
     let (flow, arguments) = flow(arguments, "why")?;
     let probes = arguments.probe && kernel_evidence::can_probe(flow.protocol());
+    let flow = spawn_blocking(move || kernel_evidence::with_interface(flow))
+        .await
+        .map_err(|error| ApiError::NoAnswer(error.to_string()))?;
     let status = api.query(Core::status).await?;
     let (agent, explanation) = match explain(&api, &flow).await {
         Ok(explanation) => {

@@ -1,6 +1,9 @@
 //! What real attempts met.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use contiv_model::Protocol;
 use contiv_renderer::packet_path::{
@@ -9,7 +12,7 @@ use contiv_renderer::packet_path::{
 
 use super::{
     cause::Cause,
-    evidence::{Evidence, KernelEvidence, PathEvidence},
+    evidence::{Attempt, Evidence, KernelEvidence, PathEvidence, Target},
     report::{Certainty, Report, StepName, StepState},
     wording::{part, server},
 };
@@ -76,6 +79,14 @@ fn listener_harm(
             format!("the process of {to} does not accept connections: its queue is full"),
             "look at the process: `ss -ltnp`",
         )),
+        Listening::Here(listener) if listener.waiting > 0 && is_tcp(evidence) => Some((
+            Cause::AcceptQueueFull,
+            format!(
+                "the process of {to} does not accept connections: {} wait for it",
+                listener.waiting
+            ),
+            "look at the process, it may hang: `ss -ltnp`",
+        )),
         Listening::Here(_) => None,
         Listening::Elsewhere(addresses) => Some((
             Cause::ListensElsewhere,
@@ -97,50 +108,50 @@ fn listener_harm(
     }
 }
 
+fn is_tcp(evidence: &Evidence) -> bool {
+    matches!(&evidence.target, Target::Flow(flow) if flow.protocol() == Protocol::Tcp)
+}
+
 fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
     let step = StepName::Attempts;
-    let of = |state: AttemptState| {
-        let of_state = kernel
-            .attempts
-            .iter()
-            .filter(|it| AttemptState::of(it) == state);
-        of_state.collect::<Vec<&KnownFlow>>()
+    let newest = |state: AttemptState| newest_by_server(&kernel.attempts, state);
+    let answered = newest(AttemptState::Answered);
+    // What a backend has answered since does not count.
+    let bad = |state: AttemptState| {
+        let is_bad = |(server, age): &(SocketAddr, u32)| {
+            answered.get(server).is_none_or(|answer| age < answer)
+        };
+        newest(state).into_iter().filter(is_bad).collect::<Vec<_>>()
     };
-    let (answered, refused, unanswered) = (
-        of(AttemptState::Answered),
-        of(AttemptState::Refused),
-        of(AttemptState::Unanswered),
-    );
-    let who =
-        |attempts: &[&KnownFlow]| attempts.iter().map(|it| it.server).collect::<BTreeSet<_>>();
-    let good = who(&answered);
-    let without_good =
-        |servers: BTreeSet<SocketAddr>| servers.difference(&good).copied().collect::<Vec<_>>();
     let backends: BTreeSet<SocketAddr> = kernel.paths.iter().filter_map(backend).collect();
-    let stale: Vec<&&KnownFlow> = unanswered
+    let is_backend =
+        |(server, _): &(SocketAddr, u32)| backends.is_empty() || backends.contains(server);
+    let refusing = bad(AttemptState::Refused);
+    let (silent, stale): (Vec<_>, Vec<_>) = bad(AttemptState::Unanswered)
+        .into_iter()
+        .partition(is_backend);
+    let unanswered: Vec<&KnownFlow> = kernel
+        .attempts
         .iter()
-        .filter(|it| !backends.is_empty() && !backends.contains(&it.server))
+        .map(|attempt| &attempt.flow)
+        .filter(|flow| AttemptState::of(flow) == AttemptState::Unanswered)
         .collect();
-    let refusing = without_good(who(&refused));
-    let silent = without_good(
-        who(&unanswered)
-            .into_iter()
-            .filter(|server| backends.is_empty() || backends.contains(server))
-            .collect(),
-    );
-    if let Some(first) = stale.first() {
+    if let Some((server, _)) = stale.first() {
+        let port = unanswered
+            .iter()
+            .find(|flow| flow.server == *server)
+            .map_or(0, |flow| flow.client.port());
         report.fails(
             step,
             Cause::StaleFlow,
             Certainty::Observed,
             format!(
-                "conntrack sends packets of the client's port {} to {}, which is no backend now, and gets no answer",
-                first.client.port(), first.server
+                "conntrack sends packets of the client's port {port} to {server}, which is no backend now, and gets no answer"
             ),
             "let the client use a new port, or delete the entry: `conntrack -D -s CLIENT -d SERVICE`",
         );
     }
-    if let Some(first) = refusing.first() {
+    if let Some((first, _)) = refusing.first() {
         report.fails(
             step,
             Cause::BackendRefuses,
@@ -152,7 +163,7 @@ fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
             LOOK_AT_SERVER,
         );
     }
-    if let Some(first) = silent.first() {
+    if let Some((first, _)) = silent.first() {
         let strays: Vec<&SocketAddr> = kernel
             .flows_to_client
             .iter()
@@ -192,6 +203,18 @@ fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
         );
         report.step(step, StepState::Ok, text);
     }
+}
+
+/// The age of the newest attempt of each server that went so.
+fn newest_by_server(attempts: &[Attempt], state: AttemptState) -> BTreeMap<SocketAddr, u32> {
+    let mut newest = BTreeMap::new();
+    for attempt in attempts {
+        if AttemptState::of(&attempt.flow) == state {
+            let age = newest.entry(attempt.flow.server).or_insert(attempt.age);
+            *age = attempt.age.min(*age);
+        }
+    }
+    newest
 }
 
 /// True if a flow of another machine goes to the port of an unanswered attempt.

@@ -3,9 +3,12 @@
 use super::{
     attempts::AttemptState,
     cause::Cause,
-    evidence::KernelEvidence,
+    evidence::{Attempt, KernelEvidence},
     report::{Certainty, Finding, StepName},
 };
+
+/// An answer as old as this says that nothing stops connections now.
+const ANSWER_RELEVANCE_SECONDS: u32 = 10;
 
 /// The cause and the other findings, in the order of the way.
 ///
@@ -25,10 +28,16 @@ pub(super) fn choose(
     let certain = first(Certainty::Certain);
     let observed = first(Certainty::Observed);
     let possible = first(Certainty::Possible).filter(|_| !has_answered_attempt(kernel));
-    let is_silence = |at: &usize| findings[*at].code == Cause::BackendSilent;
+    let is_silence = |at: usize| findings[at].code == Cause::BackendSilent;
+    let telling = findings
+        .iter()
+        .position(|it| it.certainty == Certainty::Observed && it.code != Cause::BackendSilent);
     let found = match (certain, observed, possible) {
         (Some(certain), ..) => Some(certain),
-        (None, Some(silence), Some(possible)) if is_silence(&silence) => Some(possible),
+        // Silence says least. A probe, or a rule that nobody can evaluate, says more.
+        (None, Some(silence), possible) if is_silence(silence) => {
+            telling.or(possible).or(Some(silence))
+        }
         (None, observed, possible) => observed.or(possible),
     };
     let state = findings.iter().position(is_state);
@@ -69,11 +78,13 @@ const fn depends_on_state(cause: Cause) -> bool {
     )
 }
 
+/// True if an attempt was answered lately.
 fn has_answered_attempt(kernel: &Result<KernelEvidence, String>) -> bool {
-    kernel.as_ref().is_ok_and(|kernel| {
-        kernel
-            .attempts
-            .iter()
-            .any(|attempt| AttemptState::of(attempt) == AttemptState::Answered)
-    })
+    let is_good = |attempt: &Attempt| {
+        AttemptState::of(&attempt.flow) == AttemptState::Answered
+            && attempt.age <= ANSWER_RELEVANCE_SECONDS
+    };
+    kernel
+        .as_ref()
+        .is_ok_and(|kernel| kernel.attempts.iter().any(is_good))
 }

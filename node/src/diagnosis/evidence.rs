@@ -74,7 +74,7 @@ pub struct KernelEvidence {
     /// How many ways were not followed.
     pub paths_left_out: usize,
     /// Attempts of this client at this destination.
-    pub attempts: Vec<KnownFlow>,
+    pub attempts: Vec<Attempt>,
     /// What others began with the client's address: answers from unexpected addresses are among it.
     pub flows_to_client: Vec<KnownFlow>,
     /// The interface by which the client's packets come in; none for a client on this node.
@@ -89,6 +89,15 @@ pub struct KernelEvidence {
     pub settings: Vec<WrongSetting>,
     /// Bridges show their packets to the rules (`bridge-nf-call-iptables`).
     pub bridges_call_rules: bool,
+}
+
+/// An attempt of the client, as conntrack remembers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// What conntrack has.
+    pub flow: KnownFlow,
+    /// Seconds since its last packet, at least; 0 if that is not known.
+    pub age: u32,
 }
 
 /// A setting of the machine that stops packets.

@@ -17,7 +17,8 @@ mod wording;
 
 pub use cause::Cause;
 pub use evidence::{
-    AgentState, Evidence, KernelEvidence, PathEvidence, TableEvidence, Target, WrongSetting,
+    AgentState, Attempt, Evidence, KernelEvidence, PathEvidence, TableEvidence, Target,
+    WrongSetting,
 };
 pub use report::{Certainty, Diagnosis, Finding, Step, StepName, StepState};
 

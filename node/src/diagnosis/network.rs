@@ -1,9 +1,7 @@
 //! The network of the node: routes, links, and the tables that all connections share.
 
 use contiv_model::trace::Verdict;
-use contiv_renderer::packet_path::{
-    Link, LinkState, MASQUERADE_PORTS, NeighbourState, OwnVerdict, Route, WalkEnd,
-};
+use contiv_renderer::packet_path::{Link, LinkState, MASQUERADE_PORTS, OwnVerdict, Route, WalkEnd};
 
 use super::{
     cause::Cause,
@@ -65,6 +63,11 @@ fn route_harm(path: &PathEvidence, evidence: &Evidence) -> Option<Harm> {
     let to = server(path, evidence);
     let is_translated = matches!(path.own, OwnVerdict::Translated { .. });
     match &path.first.end {
+        WalkEnd::NotRouted(_) if is_loopback(evidence) => Some((
+            Cause::LoopbackNotRouted,
+            "packets from loopback addresses do not leave this node".to_owned(),
+            "connect from another address of this node, or set net.ipv4.conf.all.route_localnet to 1",
+        )),
         WalkEnd::NotRouted(Route::Unreachable) => {
             Some((
                 Cause::NoRoute,
@@ -76,11 +79,6 @@ fn route_harm(path: &PathEvidence, evidence: &Evidence) -> Option<Harm> {
             Cause::RouteDiscards,
             format!("a route or a rule of this node discards packets to {to} (blackhole, prohibit)"),
             "look at `ip route get ADDRESS` and `ip rule`",
-        )),
-        WalkEnd::NotRouted(Route::InvalidSource) if is_loopback(evidence) => Some((
-            Cause::LoopbackNotRouted,
-            "packets from loopback addresses do not leave this node".to_owned(),
-            "connect from another address of this node, or set net.ipv4.conf.all.route_localnet to 1",
         )),
         WalkEnd::NotRouted(Route::InvalidSource) => Some((
             Cause::ReversePath,
@@ -153,12 +151,10 @@ fn judge_link(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report)
         return;
     }
     let failed = |path: &PathEvidence| {
-        let (address, _) = path.neighbour.as_ref().filter(|(_, neighbour)| {
-            matches!(
-                neighbour.state,
-                NeighbourState::Failed | NeighbourState::Incomplete
-            )
-        })?;
+        let (address, _) = path
+            .neighbour
+            .as_ref()
+            .filter(|(_, neighbour)| neighbour.state.has_failed())?;
         Some((
             Cause::NeighbourFailed,
             format!(

@@ -83,6 +83,16 @@ fn judge_explanation(evidence: &Evidence, explanation: &Explanation, report: &mu
             report.step(StepName::Service, StepState::Ok, port.to_string());
         }
     }
+    if let Some(former) = &explanation.former {
+        report.fails(
+            StepName::Service,
+            Cause::FormerAddress,
+            Certainty::Certain,
+            former.to_string(),
+            "let the client look up the address again",
+        );
+        return;
+    }
     match &trace.verdict {
         Verdict::Backends(delivery) => judge_delivery(delivery, report),
         Verdict::Rejected(reason) => judge_rejection(trace, reason, report),
@@ -271,16 +281,6 @@ fn judge_drop(trace: &Trace, reason: &DropReason, report: &mut Report) {
 /// service, or since nothing else is there.
 fn judge_no_service(evidence: &Evidence, explanation: &Explanation, report: &mut Report) {
     let trace = &explanation.trace;
-    if let Some(former) = &explanation.former {
-        report.fails(
-            StepName::Service,
-            Cause::FormerAddress,
-            Certainty::Certain,
-            former.to_string(),
-            "let the client look up the address again",
-        );
-        return;
-    }
     if trace.reasons.is_empty() {
         let text = "no service has this address, port and protocol; routing alone decides";
         let is_refused_here = evidence.kernel.as_ref().is_ok_and(reaches_nobody);
@@ -306,11 +306,15 @@ fn judge_no_service(evidence: &Evidence, explanation: &Explanation, report: &mut
     );
 }
 
-/// True if the packets are for this node, where no process listens, or have no route.
+/// True if the packets are for this node, where no process listens, have no route, or go to a machine that is not there.
 fn reaches_nobody(kernel: &KernelEvidence) -> bool {
     kernel.paths.iter().all(|path| match &path.first.end {
         WalkEnd::Local { .. } => path.listening == Some(Listening::Nowhere),
         WalkEnd::NotRouted(Route::Unreachable) => true,
+        WalkEnd::Sent { .. } => path
+            .neighbour
+            .as_ref()
+            .is_some_and(|(_, neighbour)| neighbour.state.has_failed()),
         _ => false,
     }) && !kernel.paths.is_empty()
 }

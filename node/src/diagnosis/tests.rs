@@ -136,7 +136,17 @@ fn healthy() -> Evidence {
     }
 }
 
-fn attempt(server: &str, state: TcpState, is_answered: bool) -> KnownFlow {
+/// An attempt, so many seconds ago.
+fn attempt_at(server: &str, state: TcpState, is_answered: bool, age: u32) -> Attempt {
+    let flow = flow_to(server, state, is_answered);
+    Attempt { flow, age }
+}
+
+fn attempt(server: &str, state: TcpState, is_answered: bool) -> Attempt {
+    attempt_at(server, state, is_answered, 0)
+}
+
+fn flow_to(server: &str, state: TcpState, is_answered: bool) -> KnownFlow {
     KnownFlow {
         protocol: Protocol::Tcp,
         client: address("10.244.1.5:50000"),
@@ -330,7 +340,7 @@ fn attempts_tell_of_the_backend() {
     let unanswered = attempt(BACKENDS[0], TcpState::SynSent, false);
     let answered = attempt(BACKENDS[0], TcpState::TimeWait, true);
     let stale = attempt("10.244.9.9:8080", TcpState::SynSent, false);
-    let of = |attempts: &[&KnownFlow]| {
+    let of = |attempts: &[&Attempt]| {
         let attempts = attempts.iter().map(|it| (*it).clone()).collect();
         with(|kernel| kernel.attempts = attempts)
     };
@@ -340,9 +350,14 @@ fn attempts_tell_of_the_backend() {
     assert_eq!(cause(&of(&[&answered])), None);
     // The same backend has answered another attempt.
     assert_eq!(cause(&of(&[&refused, &answered])), None);
+    let earlier = attempt_at(BACKENDS[0], TcpState::TimeWait, true, 5);
+    assert_eq!(
+        cause(&of(&[&refused, &earlier])),
+        Some(Cause::BackendRefuses)
+    );
     let mut evidence = of(&[&unanswered]);
     if let Ok(kernel) = &mut evidence.kernel {
-        let mut stray = attempt(BACKENDS[0], TcpState::SynSent, false);
+        let mut stray = flow_to(BACKENDS[0], TcpState::SynSent, false);
         stray.client = address("10.244.2.99:8080");
         stray.destination = address("10.244.1.5:50000");
         kernel.flows_to_client.push(stray);

@@ -516,7 +516,7 @@ impl Evaluator<'_, '_> {
                 Step::Effect(Effect::MarkConnection { mark, unknown })
             }
             Expression::ConntrackSet { key, .. } if *key == expr::CT_ZONE => Step::Effect(
-                Effect::unknown("ct zone", "another zone of conntrack", false),
+                Effect::unknown("ct zone", "another zone of conntrack", true),
             ),
             Expression::PayloadWrite { base, offset, len } => {
                 payload_write(*base, *offset, *len, state)
@@ -597,7 +597,7 @@ impl Evaluator<'_, '_> {
             XtTarget::Zone => Step::Effect(Effect::unknown(
                 "CT --zone",
                 "another zone of conntrack",
-                false,
+                true,
             )),
             XtTarget::Queue { is_bypassed: true } => Step::Effect(bypassed_queue()),
             XtTarget::Queue { is_bypassed } => Step::Effect(Effect::Verdict(Verdict::Queue {

@@ -68,6 +68,11 @@ pub enum NeighbourState {
 }
 
 impl NeighbourState {
+    /// It was asked for, and has not answered.
+    pub const fn has_failed(self) -> bool {
+        matches!(self, Self::Failed | Self::Incomplete)
+    }
+
     const fn of(bits: u16) -> Self {
         match bits {
             0x01 => Self::Incomplete,

@@ -9,7 +9,8 @@ use std::{
 use serde::Serialize;
 
 /// How long a backend may take to answer a probe.
-pub const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// A machine on the way reports after three seconds that a backend is not there.
+pub const PROBE_TIMEOUT: Duration = Duration::from_millis(3500);
 
 /// How a backend answers a connection of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -43,7 +43,7 @@ pub(crate) struct Why {
     #[arg(long, value_name = "ADDR:PORT|SERVICE", add = ArgValueCompleter::new(complete::services))]
     to: Target,
 
-    /// Try each backend once from this node too, for at most a second; of TCP only
+    /// Try each backend once from this node too, for at most four seconds; of TCP only
     #[arg(long)]
     probe: bool,
 
@@ -168,6 +168,7 @@ impl Why {
             Ok(flow) => flow,
             Err(ends) => return Ok(diagnose(&unresolved(ends))),
         };
+        let flow = kernel_evidence::with_interface(flow);
         let explanation = source.trace(&flow)?;
         Ok(self.diagnose_here(flow, AgentState::Manifests, Some(explanation)))
     }
