@@ -408,9 +408,16 @@ impl Follower<'_> {
         if is_tracked && self.is_decided(is_destination) {
             return Ok(None);
         }
+        // The agent may have several chains at a hook. Its verdict is what all of them do.
+        let mut is_own_passed = false;
         for chain in chains {
+            let is_own = ruleset.is_own_translation(chain);
+            if is_own && is_own_passed {
+                continue;
+            }
+            is_own_passed |= is_own;
             if is_tracked && !self.is_decided(is_destination) {
-                let end = if ruleset.is_own_translation(chain) {
+                let end = if is_own {
                     self.translate_by_own_table(hook, is_destination)?
                 } else {
                     self.run(hook, chain)?
@@ -418,8 +425,7 @@ impl Follower<'_> {
                 if end.is_some() {
                     return Ok(end);
                 }
-            } else if ruleset.is_own_translation(chain) && self.has_own_translation(is_destination)
-            {
+            } else if is_own && self.has_own_translation(is_destination) {
                 self.is_own_overruled = true;
                 self.record.steps.push(WalkStep::OwnTable {
                     hook,

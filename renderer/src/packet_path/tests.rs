@@ -185,6 +185,8 @@ fn with_own_table(ruleset: Ruleset) -> Ruleset {
         (Hook::Prerouting, -101),
         (Hook::Output, -101),
         (Hook::Postrouting, 99),
+        // The agent has chains on demand beside.
+        (Hook::Postrouting, 98),
     ]
     .into_iter()
     .fold(ruleset.with_table(TABLE), |ruleset, (hook, priority)| {
@@ -480,6 +482,19 @@ fn unknown_condition_is_said_and_does_not_match() {
         assert_eq!(doubts, Vec::from_iter(expected));
         assert!(walk.doubts.iter().all(|doubt| doubt.condition == "numgen"));
     }
+}
+
+#[test]
+fn end_is_certain_unless_an_unknown_rule_may_change_it() {
+    let rules = |first, second| {
+        let rules = [first, rule([second])];
+        let ruleset = table().with_base(Filter, Hook::Forward, 0, &rules);
+        walk(&ruleset, &forwarded(), OwnVerdict::Untouched).is_end_certain()
+    };
+    assert!(rules(rule([statement("counter")]), drop_packet()));
+    assert!(!rules(uncertain(accept()), drop_packet()));
+    assert!(!rules(uncertain(drop_packet()), accept()));
+    assert!(rules(uncertain(accept()), accept()));
 }
 
 #[test]

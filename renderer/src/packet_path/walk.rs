@@ -20,6 +20,19 @@ pub struct Walk {
     pub connection_mark: u32,
 }
 
+impl Walk {
+    /// Whether the rule that stops the packet certainly does so: no rule that is not evaluated could have let it pass the chain before.
+    pub fn is_end_certain(&self) -> bool {
+        match &self.end {
+            WalkEnd::Stopped { by, .. } => {
+                let of_chain = |doubt: &Doubt| doubt.rule.base == by.base;
+                !self.doubts.iter().any(of_chain)
+            }
+            _ => !self.doubts.iter().any(|doubt| doubt.is_harmful),
+        }
+    }
+}
+
 /// One thing that happens to a packet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

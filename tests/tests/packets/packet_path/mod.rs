@@ -6,6 +6,7 @@ mod facts;
 mod ip_route;
 mod iptables;
 mod nft;
+mod own_table;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -79,6 +80,22 @@ fn start_servers_of_redirects(lab: &Lab) -> Result<Vec<Server>> {
 fn check_one(lab: &Lab, case: &Case, family: Family, protocol: Protocol) -> Result<()> {
     load(lab, case, family, protocol)?;
     let server = SocketAddr::new(case.flow.server(lab, family), TARGET_PORT);
+    compare(lab, case, server, protocol, OwnVerdict::Untouched)
+}
+
+/// Compares what becomes of a connection with what is said of it.
+fn compare(
+    lab: &Lab,
+    case: &Case,
+    server: SocketAddr,
+    protocol: Protocol,
+    own: OwnVerdict,
+) -> Result<()> {
+    let family = if server.is_ipv4() {
+        Family::V4
+    } else {
+        Family::V6
+    };
     let client = case.flow.client(lab);
     let packet = Packet {
         protocol: match protocol {
@@ -92,7 +109,7 @@ fn check_one(lab: &Lab, case: &Case, family: Family, protocol: Protocol) -> Resu
     };
     let (first, answer) = lab.node.run(|| {
         let mut inspector = PathInspector::open().map_err(unexpected)?;
-        let first = inspector.walk_first(&packet, OwnVerdict::Untouched, &mut IpRoute);
+        let first = inspector.walk_first(&packet, own, &mut IpRoute);
         let first = first.map_err(unexpected)?;
         let answer = inspector.walk_answer(&packet, &first, &mut IpRoute);
         Ok((first, answer.map_err(unexpected)?))
