@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use contiv_model::Protocol;
 
 use super::{
-    Network, PathError,
-    fields::address_type,
+    Network, PathError, Route, RouteQuery,
+    fields::{LOOPBACK, address_type},
     registers::Answer,
     ruleset::{
         AddressTypes, ConntrackMatch, MarkMatch, PortChoice, XtMatch, address_like, conntrack_flag,
@@ -77,6 +77,31 @@ pub(super) fn matches(
         }
         // All packets are for this machine: `PACKET_HOST`.
         XtMatch::PacketType { kind, is_inverted } => ((*kind == 0) != *is_inverted).into(),
+        XtMatch::ReversePath {
+            is_loose,
+            accepts_local,
+            has_mark,
+            is_inverted,
+        } => {
+            let input = state.input.as_ref();
+            let has_path = if input.is_none_or(|input| &*input.0 == LOOPBACK) {
+                true
+            } else {
+                let route = network.route(&RouteQuery {
+                    source: None,
+                    destination: state.source.ip(),
+                    input: None,
+                    mark: if *has_mark { state.mark } else { 0 },
+                    ports: None,
+                })?;
+                match route {
+                    Route::Unicast { interface, .. } => *is_loose || input == Some(&interface),
+                    Route::Local => *accepts_local,
+                    _ => false,
+                }
+            };
+            (has_path != *is_inverted).into()
+        }
         XtMatch::Owner if !state.is_sent_here => Answer::No,
         XtMatch::Owner => Answer::Unknown("match owner of iptables".to_owned()),
         XtMatch::Never => Answer::No,

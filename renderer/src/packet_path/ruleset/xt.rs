@@ -154,6 +154,16 @@ pub(in crate::packet_path) enum XtMatch {
         kind: u32,
         is_inverted: bool,
     },
+    /// The match `rpfilter`: whether answers would leave by the interface by which the packet came in.
+    ReversePath {
+        /// By any interface.
+        is_loose: bool,
+        /// Addresses of this node may come in.
+        accepts_local: bool,
+        /// The mark of the packet counts.
+        has_mark: bool,
+        is_inverted: bool,
+    },
     /// Only packets with a socket of this node, which `owner` looks at.
     Owner,
     /// Never true for packets of connections.
@@ -181,6 +191,7 @@ impl XtMatch {
             ("connmark", 1) => mark(fields).map(Self::ConnectionMark),
             ("iprange", 1) => address_ranges(fields),
             ("pkttype", 0) => packet_type(fields),
+            ("rpfilter", 0) => reverse_path(fields),
             ("owner", _) => Some(Self::Owner),
             ("icmp" | "icmp6" | "esp" | "ah" | "dccp" | "ipcomp", _) => Some(Self::Never),
             _ => None,
@@ -247,12 +258,12 @@ fn udp(fields: Fields<'_>) -> Option<XtMatch> {
     })
 }
 
-/// Its destination ports come first. Chunks are not evaluated.
+/// Its destination ports come first, and a map of chunks, which are not evaluated, before the flags.
 fn sctp(fields: Fields<'_>) -> Option<XtMatch> {
     const SOURCE: u32 = 1;
     const DESTINATION: u32 = 2;
     const CHUNKS: u32 = 4;
-    let (flags, inverted) = (fields.u32(60)?, fields.u32(64)?);
+    let (flags, inverted) = (fields.u32(284)?, fields.u32(288)?);
     (flags & CHUNKS == 0).then_some(())?;
     let ports = |offset, flag| {
         if flags & flag == 0 {
@@ -338,6 +349,17 @@ fn address_ranges(fields: Fields<'_>) -> Option<XtMatch> {
     Some(XtMatch::AddressRanges {
         source: range(0, 1)?,
         destination: range(32, 2)?,
+    })
+}
+
+fn reverse_path(fields: Fields<'_>) -> Option<XtMatch> {
+    let flags = fields.u8(0)?;
+    let has = |bit: u8| flags & 1 << bit != 0;
+    Some(XtMatch::ReversePath {
+        is_loose: has(0),
+        has_mark: has(1),
+        accepts_local: has(2),
+        is_inverted: has(3),
     })
 }
 

@@ -50,6 +50,8 @@ pub(crate) enum Rules {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) rules: Rules,
+    /// Placeholders of the rules, and their content.
+    pub(crate) words: &'static [(&'static str, &'static str)],
     pub(crate) flow: Flow,
     pub(crate) outcome: &'static Outcome,
     /// Rules may do harm, and it cannot be said whether they do.
@@ -66,6 +68,7 @@ pub(crate) const NODE: &Outcome = &Outcome::By("node");
 pub(crate) const fn case(flow: Flow, outcome: &'static Outcome, rules: Rules) -> Case {
     Case {
         rules,
+        words: &[],
         flow,
         outcome,
         has_doubts: false,
@@ -76,6 +79,7 @@ pub(crate) const fn case(flow: Flow, outcome: &'static Outcome, rules: Rules) ->
 pub(crate) const fn doubtful(flow: Flow, outcome: &'static Outcome, rules: Rules) -> Case {
     Case {
         rules,
+        words: &[],
         flow,
         outcome,
         has_doubts: true,
@@ -113,11 +117,17 @@ impl Flow {
     }
 }
 
-impl Rules {
-    /// The rules as text for one family, and whether they are commands of iptables.
-    pub(crate) fn text(self, lab: &Lab, flow: Flow, family: Family, protocol: Protocol) -> String {
-        let text = match self {
-            Self::Chain(kind, rules) => {
+impl Case {
+    /// The same with other words in the rules.
+    pub(crate) const fn with(self, words: &'static [(&'static str, &'static str)]) -> Self {
+        Self { words, ..self }
+    }
+
+    /// The rules as text for one family.
+    pub(crate) fn text(&self, lab: &Lab, family: Family, protocol: Protocol) -> String {
+        let flow = self.flow;
+        let text = match self.rules {
+            Rules::Chain(kind, rules) => {
                 let chain = match kind {
                     "raw" => "type filter hook prerouting priority -300",
                     "raw-output" => "type filter hook output priority -300",
@@ -132,8 +142,9 @@ impl Rules {
                 let table = if kind == "ingress" { "netdev" } else { "inet" };
                 format!("table {table} t {{ chain c {{ {chain};\n{rules}\n}}\n}}")
             }
-            Self::File(text) | Self::Iptables(text) => text.to_owned(),
+            Rules::File(text) | Rules::Iptables(text) => text.to_owned(),
         };
+        let text = (self.words.iter()).fold(text, |text, (name, word)| text.replace(name, word));
         let is_v4 = family == Family::V4;
         let pair = |v4: &str, v6: &str| if is_v4 { v4 } else { v6 }.to_owned();
         let number = match protocol {

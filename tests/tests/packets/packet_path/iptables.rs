@@ -273,10 +273,33 @@ const MATCHES: &[Case] = &[
         POD3,
         Iptables("-A FORWARD -m length --length 5000 -j DROP"),
     ),
-    doubtful(
+    case(
         PodToPod,
         POD3,
         Iptables("-t raw -A PREROUTING -m rpfilter --invert -j DROP"),
+    ),
+    case(
+        PodToPod,
+        LOST,
+        Iptables("-t raw -A PREROUTING -p {proto} -m rpfilter -j DROP"),
+    ),
+    case(
+        PodToPod,
+        LOST,
+        Iptables("-t raw -A PREROUTING -p {proto} -m rpfilter --loose --validmark -j DROP"),
+    ),
+    doubtful(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -m mac --mac-source 02:00:00:00:00:01 -j DROP"),
+    ),
+    doubtful(
+        PodToVip,
+        LOST,
+        Iptables(
+            "-t nat -A PREROUTING -d {server} -j DNAT --to-destination {pod3}-{pod4}
+-P FORWARD DROP",
+        ),
     ),
     case(PodToPod, POD3, Iptables("-A FORWARD -p esp -j DROP")),
     case(PodToPod, LOST, Iptables("-P FORWARD DROP")),
@@ -498,6 +521,42 @@ fn iptables_target_does_what_is_predicted() -> Result<()> {
     isolated(
         "packet_path::iptables::iptables_target_does_what_is_predicted",
         |lab| check(lab, TARGETS, &Family::BOTH, &BOTH),
+    )
+}
+
+const OF_SCTP: &[Case] = &[
+    case(
+        PodToPod,
+        LOST,
+        Iptables("-A FORWARD -p sctp --dport 8080 -j DROP"),
+    ),
+    case(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -p sctp --dport 81 -j DROP"),
+    ),
+    case(
+        PodToPod,
+        LOST,
+        Iptables("-A FORWARD -p sctp -m sctp ! --sport 8080 --dport 8000:8090 -j DROP"),
+    ),
+    case(
+        PodToPod,
+        LOST,
+        Iptables("-A FORWARD -p sctp -m multiport --dports 8080 -j DROP"),
+    ),
+    case(
+        PodToVip,
+        POD4,
+        Iptables("-t nat -A PREROUTING -p sctp -d {server} -j DNAT --to-destination {pod4}"),
+    ),
+];
+
+#[test]
+fn iptables_rule_of_sctp_ends_packets_as_predicted() -> Result<()> {
+    isolated(
+        "packet_path::iptables::iptables_rule_of_sctp_ends_packets_as_predicted",
+        |lab| check(lab, OF_SCTP, &Family::BOTH, &[Protocol::Sctp]),
     )
 }
 

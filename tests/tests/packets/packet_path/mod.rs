@@ -7,6 +7,7 @@ mod ip_route;
 mod iptables;
 mod nft;
 mod own_table;
+mod programs;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -153,7 +154,7 @@ fn compare(
 /// Replaces the rules of the node.
 fn load(lab: &Lab, case: &Case, family: Family, protocol: Protocol) -> Result<()> {
     lab.node.exec(&["nft", "flush", "ruleset"])?;
-    let text = case.rules.text(lab, case.flow, family, protocol);
+    let text = case.text(lab, family, protocol);
     match case.rules {
         Rules::Chain(..) | Rules::File(_) => {
             lab.node.exec_with_input(&["nft", "-f", "-"], &text)?;

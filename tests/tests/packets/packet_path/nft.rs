@@ -481,6 +481,69 @@ fn nft_mark_routes_as_predicted() -> Result<()> {
     })
 }
 
+const OF_SCTP: &[Case] = &[
+    case(PodToPod, POD3, Chain("forward", "sctp dport 81 drop")),
+    case(PodToPod, LOST, Chain("forward", "sctp dport 8080 drop")),
+    case(
+        PodToPod,
+        LOST,
+        Chain("forward", "ct state established drop"),
+    ),
+    case(PodToPod, LOST, Chain("forward", "meta l4proto sctp drop")),
+    case(
+        PodToVip,
+        POD4,
+        Chain("dnat", "{ip} daddr {server} dnat {ip} to {pod4}"),
+    ),
+];
+
+const EGRESS: &[Case] = &[
+    case(
+        PodToPod,
+        LOST,
+        File(
+            "table netdev t { chain c { type filter hook egress device eth0 priority 0; th dport 8080 drop; } }",
+        ),
+    ),
+    case(
+        PodToPod,
+        POD3,
+        File(
+            "table netdev t { chain c { type filter hook egress device pod1 priority 0; th dport 8080 drop; } }",
+        ),
+    ),
+    case(
+        NodeToPod,
+        LOST,
+        File(
+            "table netdev t { chain c { type filter hook egress device eth0 priority 0; {ip} daddr {pod3} th dport 8080 drop; } }",
+        ),
+    ),
+    case(
+        PodToPod,
+        LOST,
+        File(
+            "table inet t { chain c { type filter hook ingress device pod2 priority 0; th dport 8080 drop; } }",
+        ),
+    ),
+];
+
+#[test]
+fn nft_rule_of_sctp_ends_packets_as_predicted() -> Result<()> {
+    isolated(
+        "packet_path::nft::nft_rule_of_sctp_ends_packets_as_predicted",
+        |lab| check(lab, OF_SCTP, &Family::BOTH, &[Protocol::Sctp]),
+    )
+}
+
+#[test]
+fn nft_chain_of_a_device_ends_packets_as_predicted() -> Result<()> {
+    isolated(
+        "packet_path::nft::nft_chain_of_a_device_ends_packets_as_predicted",
+        |lab| check(lab, EGRESS, &Family::BOTH, &[Protocol::Tcp]),
+    )
+}
+
 #[test]
 fn nft_rule_of_tcp_ends_packets_as_predicted() -> Result<()> {
     isolated(

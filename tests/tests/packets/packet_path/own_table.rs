@@ -144,7 +144,7 @@ fn own_translation_is_applied_or_overruled_as_in_the_kernel() -> Result<()> {
 
 /// Adds the chains of a case in a table of its own.
 fn check_beside(lab: &Lab, service: &Service, case: &Case, family: Family) -> Result<()> {
-    let chains = case.rules.text(lab, case.flow, family, Protocol::Tcp);
+    let chains = case.text(lab, family, Protocol::Tcp);
     let table = "table inet foreign";
     let text = format!("add {table}\ndelete {table}\n{table} {{\n{chains}\n}}\n");
     lab.node.exec_with_input(&["nft", "-f", "-"], &text)?;
