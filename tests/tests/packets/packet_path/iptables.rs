@@ -1,6 +1,7 @@
 //! Rules of iptables, which iptables-nft stores as rules of nftables with binary structures.
 
-use contiv_tests::lab::{Family, Protocol, Result, isolated};
+use contiv_renderer::packet_path::{Doubt, OwnVerdict};
+use contiv_tests::lab::{Family, Lab, LabError, Protocol, Result, isolated};
 
 use super::{
     cases::{
@@ -10,7 +11,7 @@ use super::{
         Rules::Iptables,
         case, doubtful,
     },
-    check,
+    check, walks,
 };
 
 const BOTH: [Protocol; 2] = [Protocol::Tcp, Protocol::Udp];
@@ -345,6 +346,45 @@ const MATCHES: &[Case] = &[
     ),
 ];
 
+/// Matches that cannot be evaluated.
+const UNKNOWN: &[Case] = &[
+    doubtful(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -m string --string x-y-z --algo bm -j DROP"),
+    ),
+    doubtful(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -m physdev --physdev-in x -j DROP"),
+    ),
+    doubtful(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -m connlimit --connlimit-above 1000 -j DROP"),
+    ),
+    doubtful(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -m dscp --dscp 10 -j DROP"),
+    ),
+    doubtful(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -m helper --helper ftp -j REJECT"),
+    ),
+    case(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -m time --timestart 00:00 -j ACCEPT"),
+    ),
+    case(
+        PodToPod,
+        POD3,
+        Iptables("-t raw -A PREROUTING -j CT --zone 5"),
+    ),
+];
+
 const TARGETS: &[Case] = &[
     case(
         PodToPod,
@@ -499,6 +539,21 @@ const OF_TCP: &[Case] = &[
 
 /// Both families have the match `icmp`, by another name, and few have the match of a field of one family only.
 const OF_IPV4: &[Case] = &[
+    doubtful(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -m u32 --u32 0=1 -j DROP"),
+    ),
+    doubtful(
+        PodToPod,
+        POD3,
+        Iptables("-A FORWARD -m ttl --ttl-lt 5 -j DROP"),
+    ),
+    doubtful(
+        PodToVip,
+        LOST,
+        Iptables("-t nat -A PREROUTING -d {server} -j NETMAP --to {pods2}"),
+    ),
     case(
         PodToPod,
         POD3,
@@ -513,6 +568,40 @@ fn iptables_match_matches_as_predicted() -> Result<()> {
     isolated(
         "packet_path::iptables::iptables_match_matches_as_predicted",
         |lab| check(lab, MATCHES, &Family::BOTH, &BOTH),
+    )
+}
+
+#[test]
+fn iptables_unknown_match_is_said() -> Result<()> {
+    isolated(
+        "packet_path::iptables::iptables_unknown_match_is_said",
+        |lab| check(lab, UNKNOWN, &Family::BOTH, &BOTH),
+    )
+}
+
+#[test]
+fn iptables_legacy_rules_are_said() -> Result<()> {
+    isolated(
+        "packet_path::iptables::iptables_legacy_rules_are_said",
+        |lab| {
+            for (program, family) in [
+                ("iptables-legacy", Family::V4),
+                ("ip6tables-legacy", Family::V6),
+            ] {
+                let drops = case(PodToPod, LOST, Iptables(""));
+                let said = |lab: &Lab| {
+                    let server = lab.pod3.host.socket(family, 80);
+                    let (first, _) =
+                        walks(lab, &drops, server, Protocol::Tcp, OwnVerdict::Untouched)?;
+                    let is_legacy = |doubt: &Doubt| doubt.condition.contains("iptables-legacy");
+                    Ok::<_, LabError>(first.doubts.iter().filter(|doubt| is_legacy(doubt)).count())
+                };
+                let before = said(lab)?;
+                lab.node.exec(&[program, "-A", "FORWARD", "-j", "DROP"])?;
+                assert_eq!(said(lab)?, before + 1, "{program}");
+            }
+            Ok(())
+        },
     )
 }
 

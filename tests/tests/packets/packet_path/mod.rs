@@ -92,29 +92,9 @@ fn compare(
     protocol: Protocol,
     own: OwnVerdict,
 ) -> Result<()> {
-    let family = if server.is_ipv4() {
-        Family::V4
-    } else {
-        Family::V6
-    };
+    let (first, answer) = walks(lab, case, server, protocol, own)?;
+    let packet = packet(lab, case, server, protocol);
     let client = case.flow.client(lab);
-    let packet = Packet {
-        protocol: match protocol {
-            Protocol::Tcp => ModelProtocol::Tcp,
-            Protocol::Udp => ModelProtocol::Udp,
-            Protocol::Sctp => ModelProtocol::Sctp,
-        },
-        source: client.host.socket(family, CLIENT_PORT),
-        destination: server,
-        input: case.flow.input().map(InterfaceName::new),
-    };
-    let (first, answer) = lab.node.run(|| {
-        let mut inspector = PathInspector::open().map_err(unexpected)?;
-        let first = inspector.walk_first(&packet, own, &mut IpRoute);
-        let first = first.map_err(unexpected)?;
-        let answer = inspector.walk_answer(&packet, &first, &mut IpRoute);
-        Ok((first, answer.map_err(unexpected)?))
-    })?;
     let predicted = predict(lab, &packet, &first, answer.as_ref());
     let limit = if *case.outcome == Outcome::Lost {
         LOSS_TIMEOUT
@@ -149,6 +129,43 @@ fn compare(
         "expected {expected}, is {real}, predicted {predicted}, from {seen_source:?}, harmful doubts: {has_doubts}\n\
          {first:?}\n{answer:?}"
     )))
+}
+
+/// The first packet of a connection of a case.
+fn packet(lab: &Lab, case: &Case, server: SocketAddr, protocol: Protocol) -> Packet {
+    let family = if server.is_ipv4() {
+        Family::V4
+    } else {
+        Family::V6
+    };
+    Packet {
+        protocol: match protocol {
+            Protocol::Tcp => ModelProtocol::Tcp,
+            Protocol::Udp => ModelProtocol::Udp,
+            Protocol::Sctp => ModelProtocol::Sctp,
+        },
+        source: case.flow.client(lab).host.socket(family, CLIENT_PORT),
+        destination: server,
+        input: case.flow.input().map(InterfaceName::new),
+    }
+}
+
+/// What is said of the first packet, and of its answer.
+fn walks(
+    lab: &Lab,
+    case: &Case,
+    server: SocketAddr,
+    protocol: Protocol,
+    own: OwnVerdict,
+) -> Result<(Walk, Option<Walk>)> {
+    let packet = packet(lab, case, server, protocol);
+    lab.node.run(|| {
+        let mut inspector = PathInspector::open().map_err(unexpected)?;
+        let first = inspector.walk_first(&packet, own, &mut IpRoute);
+        let first = first.map_err(unexpected)?;
+        let answer = inspector.walk_answer(&packet, &first, &mut IpRoute);
+        Ok((first, answer.map_err(unexpected)?))
+    })
 }
 
 /// Replaces the rules of the node.

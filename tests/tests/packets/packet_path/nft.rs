@@ -259,6 +259,26 @@ const TRACKING: &[Case] = &[
         chain b { type filter hook forward priority 0; ct state new accept; } }")),
 ];
 
+/// Tables of bridges are not evaluated, and zones are other connections.
+const UNKNOWN: &[Case] = &[
+    doubtful(
+        PodToPod,
+        POD3,
+        File("table bridge b { chain c { type filter hook forward priority 0; drop; } }"),
+    ),
+    case(
+        PodToPod,
+        POD3,
+        File("table bridge b { chain c { type filter hook forward priority 0; counter; } }"),
+    ),
+    case(PodToPod, POD3, Chain("raw", "ct zone set 5")),
+    doubtful(
+        PodToVip,
+        LOST,
+        Chain("raw", "{ip} daddr set {node}\n{proto} dport set 81"),
+    ),
+];
+
 const TRANSLATIONS: &[Case] = &[
     case(PodToVip, LOST, Chain("forward", "counter")),
     case(PodToVip, POD4, Chain("dnat", "{ip} daddr {server} dnat {ip} to {pod4}")),
@@ -463,6 +483,14 @@ fn nft_set_matches_as_predicted() -> Result<()> {
     isolated("packet_path::nft::nft_set_matches_as_predicted", |lab| {
         check(lab, SETS, &Family::BOTH, &BOTH)
     })
+}
+
+#[test]
+fn nft_rule_that_is_not_evaluated_is_said() -> Result<()> {
+    isolated(
+        "packet_path::nft::nft_rule_that_is_not_evaluated_is_said",
+        |lab| check(lab, UNKNOWN, &Family::BOTH, &[Protocol::Udp]),
+    )
 }
 
 #[test]
