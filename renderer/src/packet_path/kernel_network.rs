@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use contiv_model::InterfaceName;
+use contiv_model::{InterfaceName, Protocol};
 use nix::libc::{EACCES, EHOSTUNREACH, EINVAL, ENETUNREACH, EXDEV};
 use serde::Serialize;
 
@@ -150,7 +150,10 @@ impl KernelNetwork {
             if query.mark != 0 {
                 request.bytes(RTA_MARK, &query.mark.to_ne_bytes());
             }
-            if let Some((protocol, source, destination)) = query.ports {
+            // The kernel looks routes up for TCP and UDP, and refuses other protocols.
+            if let Some((protocol, source, destination)) = query.ports
+                && protocol != Protocol::Sctp
+            {
                 request.u8(RTA_IP_PROTO, protocol.number());
                 request.bytes(RTA_SPORT, &source.to_be_bytes());
                 request.bytes(RTA_DPORT, &destination.to_be_bytes());
