@@ -3,7 +3,6 @@
 
 mod cases;
 mod facts;
-mod ip_route;
 mod iptables;
 mod nft;
 mod own_table;
@@ -16,17 +15,14 @@ use std::{
 
 use contiv_model::{InterfaceName, Protocol as ModelProtocol};
 use contiv_renderer::packet_path::{
-    OwnVerdict, Packet, PathInspector, Route, StopKind, Walk, WalkEnd,
+    KernelNetwork, OwnVerdict, Packet, PathInspector, Route, StopKind, Walk, WalkEnd,
 };
 use contiv_tests::{
     cluster::TARGET_PORT,
     lab::{self, Family, Lab, LabError, Protocol, Responder, Result, Server, ranges},
 };
 
-use self::{
-    cases::{Case, Outcome, Rules},
-    ip_route::IpRoute,
-};
+use self::cases::{Case, Outcome, Rules};
 
 /// A port of a client; no rule depends on it.
 const CLIENT_PORT: u16 = 40_000;
@@ -161,9 +157,10 @@ fn walks(
     let packet = packet(lab, case, server, protocol);
     lab.node.run(|| {
         let mut inspector = PathInspector::open().map_err(unexpected)?;
-        let first = inspector.walk_first(&packet, own, &mut IpRoute);
+        let mut network = KernelNetwork::open().map_err(unexpected)?;
+        let first = inspector.walk_first(&packet, own, &mut network);
         let first = first.map_err(unexpected)?;
-        let answer = inspector.walk_answer(&packet, &first, &mut IpRoute);
+        let answer = inspector.walk_answer(&packet, &first, &mut network);
         Ok((first, answer.map_err(unexpected)?))
     })
 }
