@@ -62,3 +62,4 @@ mod source_ranges;
 mod verify;
 mod verify_cost;
 mod weights;
+mod why;
