@@ -16,7 +16,7 @@ use contiv_renderer::{
     packet_path::{
         AddressKind, ClientOrigin, KernelNetwork, KernelSettings, KnownFlow, Link, Listening,
         Network, NodeInspector, OwnVerdict, Packet, PathError, PathInspector, Route, RouteQuery,
-        TcpState, Walk, WalkEnd, WalkStep, probe,
+        TcpState, Walk, WalkEnd, WalkStep, probe, probe_datagram,
     },
 };
 
@@ -180,10 +180,12 @@ impl<'a> Reader<'a> {
             }
         }
         if probes {
-            try_backends(&mut paths);
+            try_backends(&mut paths, self.flow.protocol());
         }
         let (protocol, from, to) = (self.flow.protocol(), self.flow.from(), self.destination());
-        let flows = self.node.flows(protocol, from, to)?.flows;
+        let known = self.node.flows(protocol, from, to)?;
+        let own_ports = self.own_ports(known.count);
+        let flows = known.flows;
         let is_unanswered = flows.iter().any(|flow| !flow.is_answered);
         let settings = self.node.settings();
         let attempts = flows
@@ -223,6 +225,8 @@ impl<'a> Reader<'a> {
             flows_to_client,
             client_link,
             client_route,
+            links_down: self.node.network().interfaces_down()?,
+            own_ports,
             filters,
         })
     }
@@ -328,10 +332,20 @@ impl<'a> Reader<'a> {
         Ok(Some(used))
     }
 
+    /// How many sockets of this node are connected to the destination, and how many it can have.
+    fn own_ports(&self, used: usize) -> Option<(usize, usize)> {
+        let (first, last) = self.node.settings().local_ports()?;
+        let ports = usize::from(last.checked_sub(first)?) + 1;
+        (self.origin == ClientOrigin::ThisNode).then_some((used, ports))
+    }
+
     /// Settings of the machine that stop the packets.
     fn wrong_settings(&mut self, paths: &[PathEvidence]) -> Result<Vec<WrongSetting>, PathError> {
         let mut wrong = Vec::new();
         let is_ipv4 = self.flow.from().is_ipv4();
+        if !is_ipv4 && matches!(self.origin, ClientOrigin::Unknown(_)) {
+            wrong.extend(self.interface_without_ipv6());
+        }
         let is_forwarded = paths.iter().any(|path| {
             matches!(
                 path.first.end,
@@ -340,14 +354,7 @@ impl<'a> Reader<'a> {
         });
         if let Some(input) = self.input().filter(|_| is_forwarded) {
             if !is_ipv4 && self.node.settings().is_ipv6_disabled(input) == Some(true) {
-                wrong.push(WrongSetting {
-                    code: Cause::Ipv6Off,
-                    text: format!(
-                        "IPv6 is turned off at {}, where the client comes in",
-                        input.0
-                    ),
-                    advice: format!("`sysctl -w net.ipv6.conf.{}.disable_ipv6=0`", input.0),
-                });
+                wrong.push(ipv6_off(input));
             } else if self.node.settings().is_forwarding(input, is_ipv4) == Some(false) {
                 let setting = if is_ipv4 {
                     format!(
@@ -371,6 +378,16 @@ impl<'a> Reader<'a> {
             wrong.extend(self.unusable(address)?);
         }
         Ok(wrong)
+    }
+
+    /// An interface that is up and has no IPv6, where no route of IPv6 leads to the client.
+    fn interface_without_ipv6(&self) -> Option<WrongSetting> {
+        let mut links = self
+            .node
+            .links()
+            .filter(|link| link.is_up && !link.is_loopback);
+        let is_off = |link: &&Link| self.node.settings().is_ipv6_disabled(&link.name) == Some(true);
+        links.find(is_off).map(|link| ipv6_off(&link.name))
     }
 
     /// Whether an address of this node is not in use, since another machine has it, or may have it.
@@ -431,8 +448,16 @@ pub(crate) fn with_interface(flow: Flow) -> Flow {
     }
 }
 
+fn ipv6_off(interface: &InterfaceName) -> WrongSetting {
+    WrongSetting {
+        code: Cause::Ipv6Off,
+        text: format!("IPv6 is turned off at {}", interface.0),
+        advice: format!("`sysctl -w net.ipv6.conf.{}.disable_ipv6=0`", interface.0),
+    }
+}
+
 /// Tries the backends of these ways from this node, all at the same time.
-fn try_backends(paths: &mut [PathEvidence]) {
+fn try_backends(paths: &mut [PathEvidence], protocol: Protocol) {
     thread::scope(|scope| {
         let mut tried = 0;
         for path in paths {
@@ -443,12 +468,17 @@ fn try_backends(paths: &mut [PathEvidence]) {
             if tried > MAX_PROBES {
                 break;
             }
-            scope.spawn(move || path.probe = Some(probe(backend)));
+            scope.spawn(move || {
+                path.probe = match protocol {
+                    Protocol::Udp => probe_datagram(backend),
+                    _ => Some(probe(backend)),
+                };
+            });
         }
     });
 }
 
-/// Only connections of TCP can be tried: datagrams need not be answered.
+/// Associations of SCTP cannot be tried.
 pub(crate) const fn can_probe(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::Tcp)
+    matches!(protocol, Protocol::Tcp | Protocol::Udp)
 }

@@ -30,6 +30,8 @@ pub(super) enum AttemptState {
     Refused,
     /// It was not answered.
     Unanswered,
+    /// The answer was seen, and the client has not gone on: it may not have got it.
+    HalfOpen,
 }
 
 impl AttemptState {
@@ -38,6 +40,7 @@ impl AttemptState {
     pub(super) const fn of(flow: &KnownFlow) -> Self {
         match (flow.protocol, flow.tcp_state, flow.is_answered) {
             (Protocol::Tcp, Some(TcpState::Close), _) if !flow.is_assured => Self::Refused,
+            (Protocol::Tcp, Some(TcpState::SynReceived), _) => Self::HalfOpen,
             (.., false) => Self::Unanswered,
             (.., true) => Self::Answered,
         }

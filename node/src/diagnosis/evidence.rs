@@ -81,6 +81,10 @@ pub struct KernelEvidence {
     pub client_link: Option<Link>,
     /// The route back to the client, if there is none that leads anywhere: then nobody knows where its packets come in.
     pub client_route: Option<Route>,
+    /// Interfaces in use through which nothing passes.
+    pub links_down: Vec<InterfaceName>,
+    /// The sockets of this node that are connected to this destination, and how many it can have; for a client on this node.
+    pub own_ports: Option<(usize, usize)>,
     /// Filters beside nftables, at the interfaces of the ways.
     pub filters: Vec<(InterfaceName, TrafficFilters)>,
     /// How full the table of tracked connections is.

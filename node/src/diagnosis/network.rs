@@ -11,6 +11,8 @@ use super::{
     wording::{part, server},
 };
 
+const BRING_UP: &str = "bring it up, and see why it went down: `ip link show`";
+
 /// Code, text and advice of a finding.
 type Harm = (Cause, String, &'static str);
 
@@ -40,6 +42,14 @@ fn judge_route(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report
         return;
     }
     if let Some(harm) = first_harm(&kernel.paths, |path| route_harm(path, evidence)) {
+        let harm = match kernel.links_down.first() {
+            Some(name) if harm.0 == Cause::NoRoute => (
+                Cause::LinkDown,
+                format!("the interface {} is down, and {}", name.0, harm.1),
+                BRING_UP,
+            ),
+            _ => harm,
+        };
         report.fails(step, harm.0, Certainty::Certain, harm.1, harm.2);
         return;
     }
@@ -132,7 +142,7 @@ fn judge_link(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report)
                 link.name.0,
                 server(path, evidence)
             ),
-            "bring it up, and see why it went down: `ip link show`",
+            BRING_UP,
         ))
     };
     let client_down = kernel.client_link.as_ref().filter(|link| is_down(link));
@@ -142,7 +152,7 @@ fn judge_link(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report)
             Cause::LinkDown,
             Certainty::Certain,
             format!("the interface {} of the client is down", link.name.0),
-            "bring it up, and see why it went down: `ip link show`",
+            BRING_UP,
         );
         return;
     }
@@ -165,7 +175,21 @@ fn judge_link(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report)
         ))
     };
     if let Some((code, text, advice)) = first_harm(&kernel.paths, failed) {
-        report.fails(step, code, Certainty::Observed, text, advice);
+        // A backend of this node whose interface is down is looked for elsewhere.
+        let is_local = kernel
+            .paths
+            .iter()
+            .any(|path| is_on_this_node(path, evidence));
+        match kernel.links_down.first().filter(|_| is_local) {
+            Some(name) => report.fails(
+                step,
+                Cause::LinkDown,
+                Certainty::Observed,
+                format!("the interface {} is down, and {text}", name.0),
+                BRING_UP,
+            ),
+            None => report.fails(step, code, Certainty::Observed, text, advice),
+        }
     }
     judge_filters(kernel, report);
     if let Some(text) = bridged_answer(kernel) {
@@ -304,6 +328,10 @@ fn judge_answer(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Repor
         report.fails(step, code, Certainty::Certain, text, advice);
         return;
     }
+    if let Some((code, text, advice)) = first_harm(&kernel.paths, |path| other_way(path, kernel)) {
+        report.fails(step, code, Certainty::Possible, text, advice);
+        return;
+    }
     let is_known = kernel.paths.iter().any(|path| path.answer.is_some());
     let (state, text) = if is_known {
         (StepState::Ok, "the answer would reach the client")
@@ -311,6 +339,22 @@ fn judge_answer(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Repor
         (StepState::Unknown, "it does not get so far")
     };
     report.step(step, state, text);
+}
+
+/// An answer that leaves by another interface than the one where the client is.
+fn other_way(path: &PathEvidence, kernel: &KernelEvidence) -> Option<Harm> {
+    let client = kernel.client_link.as_ref()?;
+    match &path.answer.as_ref()?.end {
+        WalkEnd::Sent { interface, .. } if *interface != client.name => Some((
+            Cause::NoRouteBack,
+            format!(
+                "the answer leaves by {}, but the client is at {}",
+                interface.0, client.name.0
+            ),
+            "look at the routes of this node to the client: `ip route get ADDRESS`",
+        )),
+        _ => None,
+    }
 }
 
 fn client_of(evidence: &Evidence) -> String {
@@ -333,6 +377,15 @@ fn judge_limits(kernel: &KernelEvidence, report: &mut Report) {
             Certainty::Certain,
             format!("the table of tracked connections is full: {used} of {limit}"),
             "raise it: `sysctl -w net.netfilter.nf_conntrack_max=…`, and see who opens so many: `conntrack -L`",
+        );
+    }
+    if let Some((used, _)) = kernel.own_ports.filter(|(used, limit)| used >= limit) {
+        report.fails(
+            step,
+            Cause::SourcePortsUsedUp,
+            Certainty::Certain,
+            format!("{used} connections of this node to this destination: no port is left for more"),
+            "widen net.ipv4.ip_local_port_range, or keep connections open instead of opening new ones",
         );
     }
     let ports = |path: &PathEvidence| {

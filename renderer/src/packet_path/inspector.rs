@@ -56,6 +56,11 @@ impl NodeInspector {
         self.network.link(interface)
     }
 
+    /// All interfaces, as they were when this was opened.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.network.links()
+    }
+
     /// The filters of traffic control on an interface; empty if there is no such interface.
     ///
     /// # Errors

@@ -94,21 +94,92 @@ impl KernelNetwork {
         self.links.by_name(name)
     }
 
+    pub(super) fn links(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter()
+    }
+
     /// Settings of the kernel.
     pub const fn settings(&self) -> &KernelSettings {
         &self.settings
     }
 
-    /// Where packets of a client come from, by the route back to it.
+    /// Where packets of a client come from: the interface on whose link it is known or whose network it is in, else that of the route
+    /// back to it.
     ///
     /// # Errors
     /// When the kernel cannot be queried.
     pub fn client_origin(&mut self, client: IpAddr) -> Result<ClientOrigin, PathError> {
-        Ok(match self.route(&to(client))? {
-            Route::Local => ClientOrigin::ThisNode,
-            Route::Unicast { interface, .. } => ClientOrigin::Interface(interface),
-            other => ClientOrigin::Unknown(other),
+        let route = self.route(&to(client))?;
+        if route == Route::Local {
+            return Ok(ClientOrigin::ThisNode);
+        }
+        let mut seen = self.interfaces_of_neighbour(client)?;
+        if seen.is_empty() {
+            seen = self.interfaces_into_network_of(client)?;
+        }
+        Ok(match route {
+            Route::Unicast { interface, .. } if seen.is_empty() || seen.contains(&interface) => {
+                ClientOrigin::Interface(interface)
+            }
+            route => match seen.into_iter().next() {
+                Some(interface) => ClientOrigin::Interface(interface),
+                None => ClientOrigin::Unknown(route),
+            },
         })
+    }
+
+    /// The interfaces on whose links another machine has answered for an address. Packets of a port of a bridge come in by the bridge.
+    fn interfaces_of_neighbour(
+        &mut self,
+        address: IpAddr,
+    ) -> Result<Vec<InterfaceName>, PathError> {
+        let is_bridge = |name: &InterfaceName| {
+            let link = self.links.by_name(name);
+            link.is_some_and(|link| link.kind.as_deref() == Some("bridge"))
+        };
+        let mut found = Vec::new();
+        for link in self.links.iter() {
+            let is_port = link.master.as_ref().is_some_and(is_bridge);
+            if !link.is_up || link.is_loopback || is_port {
+                continue;
+            }
+            let neighbour = neighbours::neighbour(&mut self.socket, link, address)?;
+            if neighbour.is_some_and(|it| it.link_address.is_some() && !it.state.has_failed()) {
+                found.push(link.name.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The interfaces that have an address of the network that an address is in.
+    fn interfaces_into_network_of(
+        &mut self,
+        address: IpAddr,
+    ) -> Result<Vec<InterfaceName>, PathError> {
+        let own = neighbours::addresses(&mut self.socket, family_of(address))?;
+        let into_it = own.iter().filter(|own| own.reaches(address));
+        let links = into_it.filter_map(|own| self.links.by_index(own.interface));
+        let up = links.filter(|link| link.is_up);
+        Ok(up.map(|link| link.name.clone()).collect())
+    }
+
+    /// The interfaces through which nothing passes, although something uses them: those with addresses, and those of pods.
+    ///
+    /// # Errors
+    /// When the kernel cannot be queried.
+    pub fn interfaces_down(&mut self) -> Result<Vec<InterfaceName>, PathError> {
+        let own = neighbours::addresses(&mut self.socket, 0)?;
+        let is_used = |link: &Link| match link.kind.as_deref() {
+            Some("veth") => true,
+            // Without ports it has no carrier.
+            Some("bridge" | "dummy") => false,
+            _ => own.iter().any(|own| own.interface == link.index),
+        };
+        let down = self
+            .links
+            .iter()
+            .filter(|link| !link.is_loopback && !(link.is_up && link.has_carrier) && is_used(link));
+        Ok(down.map(|link| link.name.clone()).collect())
     }
 
     pub(super) const fn socket(&mut self) -> &mut KernelSocket {

@@ -131,6 +131,10 @@ impl Links {
         }
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Link> {
+        self.by_index.values()
+    }
+
     pub(super) fn by_index(&self, index: u32) -> Option<&Link> {
         self.by_index.get(&index)
     }

@@ -39,7 +39,7 @@ pub use neighbours::{InterfaceAddress, Neighbour, NeighbourState};
 pub use network::{AddressKind, Network, PathError, Route, RouteQuery};
 pub use packet::{OwnVerdict, Packet};
 pub use path_inspector::PathInspector;
-pub use probe::{PROBE_TIMEOUT, ProbeResult, probe};
+pub use probe::{PROBE_TIMEOUT, ProbeResult, probe, probe_datagram};
 pub use ruleset::Ruleset;
 pub use settings::{KernelSettings, ReversePathFilter};
 pub use traffic_filters::TrafficFilters;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use contiv_model::InterfaceName;
+use ipnetwork::IpNetwork;
 use nix::libc::ENOENT;
 use serde::Serialize;
 
@@ -23,8 +24,9 @@ const NEIGHBOUR_STATE: usize = 8;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 
-/// The length of `struct ifaddrmsg`, and the offsets of its flags and its interface.
+/// The length of `struct ifaddrmsg`, and the offsets of its prefix length, its flags and its interface.
 const ADDRESS_HEADER: usize = 8;
+const ADDRESS_PREFIX: usize = 1;
 const ADDRESS_FLAGS: usize = 2;
 const ADDRESS_INTERFACE: usize = 4;
 const IFA_ADDRESS: u16 = 1;
@@ -145,44 +147,71 @@ pub(super) fn interfaces_with(
     links: &Links,
     address: IpAddr,
 ) -> Result<Vec<InterfaceAddress>, PathError> {
+    let found = addresses(socket, family_of(address))?;
+    let has_it = found.into_iter().filter(|own| own.address == address);
+    let interface = |own: OwnAddress| {
+        Some(InterfaceAddress {
+            interface: links.by_index(own.interface)?.name.clone(),
+            is_tentative: own.flags & IFA_F_TENTATIVE != 0,
+            is_duplicate: own.flags & IFA_F_DADFAILED != 0,
+            is_deprecated: own.flags & IFA_F_DEPRECATED != 0,
+        })
+    };
+    Ok(has_it.filter_map(interface).collect())
+}
+
+/// An address of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OwnAddress {
+    address: IpAddr,
+    prefix: u8,
+    /// The index of the interface.
+    pub(super) interface: u32,
+    flags: u32,
+}
+
+impl OwnAddress {
+    /// True if another machine of its network has this address.
+    pub(super) fn reaches(&self, address: IpAddr) -> bool {
+        let full = if self.address.is_ipv4() { 32 } else { 128 };
+        self.prefix < full
+            && IpNetwork::new(self.address, self.prefix)
+                .is_ok_and(|network| network.contains(address))
+    }
+}
+
+/// The addresses of a family.
+pub(super) fn addresses(
+    socket: &mut KernelSocket,
+    family: u8,
+) -> Result<Vec<OwnAddress>, PathError> {
     let mut header = [0; ADDRESS_HEADER];
-    header[0] = family_of(address);
+    header[0] = family;
     let mut found = Vec::new();
     let kinds = [RTM_GETADDR, RTM_NEWADDR];
     socket.dump(
         kinds,
         &header,
         |_| (),
-        |message| {
-            if let Some((own, index, flags)) = read_address(message)
-                && own == address
-                && let Some(link) = links.by_index(index)
-            {
-                found.push(InterfaceAddress {
-                    interface: link.name.clone(),
-                    is_tentative: flags & IFA_F_TENTATIVE != 0,
-                    is_duplicate: flags & IFA_F_DADFAILED != 0,
-                    is_deprecated: flags & IFA_F_DEPRECATED != 0,
-                });
-            }
-        },
+        |message| found.extend(read_address(message)),
     )?;
     Ok(found)
 }
 
-/// An address, the index of its interface, and its flags. On a point-to-point link `IFA_ADDRESS` is the peer's.
-fn read_address(message: &[u8]) -> Option<(IpAddr, u32, u32)> {
+/// An address. On a point-to-point link `IFA_ADDRESS` is the peer's.
+fn read_address(message: &[u8]) -> Option<OwnAddress> {
     let attributes = Attributes(message.get(ADDRESS_HEADER..)?);
     let own = attributes
         .get(IFA_LOCAL)
         .or_else(|| attributes.get(IFA_ADDRESS))?;
     let flags = native_number(attributes.get(IFA_FLAGS))
         .unwrap_or_else(|| u32::from(message[ADDRESS_FLAGS]));
-    Some((
-        address_of(own)?,
-        number_at(message, ADDRESS_INTERFACE)?,
+    Some(OwnAddress {
+        address: address_of(own)?,
+        prefix: message[ADDRESS_PREFIX],
+        interface: number_at(message, ADDRESS_INTERFACE)?,
         flags,
-    ))
+    })
 }
 
 #[cfg(test)]
@@ -218,12 +247,27 @@ mod tests {
         writer.bytes(IFA_ADDRESS, &[10, 0, 0, 2]);
         let peer: IpAddr = "10.0.0.2".parse().unwrap();
         let index = u32::from_ne_bytes([7, 0, 0, 0]);
-        assert_eq!(read_address(&message), Some((peer, index, 0x20)));
+        message[ADDRESS_PREFIX] = 24;
+        let found = |address, flags| {
+            Some(OwnAddress {
+                address,
+                prefix: 24,
+                interface: index,
+                flags,
+            })
+        };
+        assert_eq!(read_address(&message), found(peer, 0x20));
         let mut writer = Writer::new(&mut message);
         writer.bytes(IFA_LOCAL, &[10, 0, 0, 1]);
         writer.bytes(IFA_FLAGS, &0x48_u32.to_ne_bytes());
         let own: IpAddr = "10.0.0.1".parse().unwrap();
-        assert_eq!(read_address(&message), Some((own, index, 0x48)));
+        assert_eq!(read_address(&message), found(own, 0x48));
+        let read = read_address(&message).unwrap();
+        let reaches = |address: &str| read.reaches(address.parse().unwrap());
+        assert!(reaches("10.0.0.9") && !reaches("10.0.1.9"));
+        message[ADDRESS_PREFIX] = 32;
+        let host = read_address(&message).unwrap();
+        assert!(!host.reaches(own), "a host route reaches nobody");
         assert_eq!(read_address(&message[..ADDRESS_HEADER - 1]), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Whether a backend answers this node, tried with a real connection.
 
 use std::{
-    io::ErrorKind,
-    net::{SocketAddr, TcpStream},
+    io::{self, ErrorKind},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
     time::Duration,
 };
 
@@ -28,24 +28,53 @@ pub enum ProbeResult {
     Failed(String),
 }
 
+/// Sends an empty datagram to a backend. Nothing has to come back, so only errors say something; none if there was none in time.
+pub fn probe_datagram(backend: SocketAddr) -> Option<ProbeResult> {
+    let unspecified: IpAddr = if backend.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let exchange = || {
+        let socket = UdpSocket::bind((unspecified, 0))?;
+        socket.set_read_timeout(Some(PROBE_TIMEOUT))?;
+        socket.connect(backend)?;
+        socket.send(&[])?;
+        socket.recv(&mut [0; 1])
+    };
+    match exchange() {
+        Ok(_) => Some(ProbeResult::Answered),
+        Err(error) if is_timeout(&error) => None,
+        Err(error) => Some(of_error(&error)),
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
+}
+
+fn of_error(error: &io::Error) -> ProbeResult {
+    match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => ProbeResult::Refused,
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => ProbeResult::Silent,
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+            ProbeResult::Unreachable(error.to_string())
+        }
+        _ => ProbeResult::Failed(error.to_string()),
+    }
+}
+
 /// Connects to a backend by TCP, and closes the connection at once. Waits for at most [`PROBE_TIMEOUT`].
 pub fn probe(backend: SocketAddr) -> ProbeResult {
     match TcpStream::connect_timeout(&backend, PROBE_TIMEOUT) {
         Ok(_) => ProbeResult::Answered,
-        Err(error) => match error.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => ProbeResult::Refused,
-            ErrorKind::TimedOut | ErrorKind::WouldBlock => ProbeResult::Silent,
-            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
-                ProbeResult::Unreachable(error.to_string())
-            }
-            _ => ProbeResult::Failed(error.to_string()),
-        },
+        Err(error) => of_error(&error),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::TcpListener;
 
     use super::*;
 
@@ -56,5 +85,13 @@ mod tests {
         assert_eq!(probe(address), ProbeResult::Answered);
         drop(listener);
         assert_eq!(probe(address), ProbeResult::Refused);
+    }
+
+    #[test]
+    fn closed_port_of_datagrams_refuses() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        drop(socket);
+        assert_eq!(probe_datagram(address), Some(ProbeResult::Refused));
     }
 }

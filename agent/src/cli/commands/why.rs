@@ -43,7 +43,8 @@ pub(crate) struct Why {
     #[arg(long, value_name = "ADDR:PORT|SERVICE", add = ArgValueCompleter::new(complete::services))]
     to: Target,
 
-    /// Try each backend once from this node too, for at most four seconds; of TCP only
+    /// Try each backend once from this node too, for at most four seconds: a connection of TCP, or an
+    /// empty datagram
     #[arg(long)]
     probe: bool,
 
