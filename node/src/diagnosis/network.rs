@@ -7,7 +7,7 @@ use super::{
     cause::Cause,
     evidence::{Evidence, KernelEvidence, PathEvidence, Target},
     report::{Certainty, Report, StepName, StepState},
-    rules::answer_harm,
+    rules::{answer_harm, certainty},
     wording::{part, server},
 };
 
@@ -325,7 +325,13 @@ fn judge_answer(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Repor
         }
     };
     if let Some((code, text, advice)) = first_harm(&kernel.paths, harm) {
-        report.fails(step, code, Certainty::Certain, text, advice);
+        let answers = kernel.paths.iter().filter_map(|path| path.answer.as_ref());
+        let surest = answers
+            .filter(|answer| !matches!(answer.end, WalkEnd::Sent { .. } | WalkEnd::Local { .. }))
+            .map(certainty)
+            .min();
+        let certainty = surest.unwrap_or(Certainty::Certain);
+        report.fails(step, code, certainty, text, advice);
         return;
     }
     if let Some((code, text, advice)) = first_harm(&kernel.paths, |path| other_way(path, kernel)) {

@@ -86,7 +86,13 @@ pub(super) fn judge(evidence: &Evidence, kernel: &KernelEvidence, report: &mut R
         } else {
             format!("{text}, such as {}", server(path, evidence))
         };
-        report.fails(StepName::Rules, *code, Certainty::Certain, text, *advice);
+        report.fails(
+            StepName::Rules,
+            *code,
+            certainty(&path.first),
+            text,
+            *advice,
+        );
     }
     judge_doubts(kernel, report);
     if !report.has(StepName::Rules) {
@@ -100,6 +106,14 @@ pub(super) fn judge(evidence: &Evidence, kernel: &KernelEvidence, report: &mut R
                 count => format!("{count} chains of other programs let it pass"),
             },
         );
+    }
+}
+
+/// How sure the end of a way is: a rule that cannot be evaluated may let the packet pass the chain before.
+pub(super) fn certainty(walk: &Walk) -> Certainty {
+    match walk.end {
+        WalkEnd::Stopped { .. } if !walk.is_end_certain() => Certainty::Possible,
+        _ => Certainty::Certain,
     }
 }
 

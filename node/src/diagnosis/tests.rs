@@ -96,8 +96,12 @@ fn walk(end: WalkEnd) -> Walk {
 }
 
 fn sent(to: &str) -> WalkEnd {
+    sent_by("eth0", to)
+}
+
+fn sent_by(interface: &str, to: &str) -> WalkEnd {
     WalkEnd::Sent {
-        interface: InterfaceName::new("eth0"),
+        interface: InterfaceName::new(interface),
         gateway: None,
         source: address("10.244.1.5:40000"),
         destination: address(to),
@@ -112,7 +116,7 @@ fn path(backend: &str) -> PathEvidence {
             is_masqueraded: false,
         },
         first: walk(sent(backend)),
-        answer: Some(walk(sent("10.244.1.5:40000"))),
+        answer: Some(walk(sent_by("veth1", "10.244.1.5:40000"))),
         link: Some(link("eth0")),
         neighbour: None,
         listening: None,
@@ -282,6 +286,28 @@ fn what_stops_the_answer_is_the_cause() {
         let evidence = with_paths(|path| path.answer = Some(walk(end.clone())));
         assert_eq!(cause(&evidence), Some(expected));
     }
+}
+
+#[test]
+fn answer_that_leaves_elsewhere_may_be_the_cause() {
+    let mut evidence = with_paths(|path| path.answer = Some(walk(sent("10.244.1.5:40000"))));
+    assert_eq!(cause(&evidence), Some(Cause::NoRouteBack));
+    if let Ok(kernel) = &mut evidence.kernel {
+        kernel
+            .attempts
+            .push(attempt(BACKENDS[0], TcpState::SynReceived, true));
+    }
+    assert_eq!(
+        cause(&evidence),
+        Some(Cause::NoRouteBack),
+        "an answer that the client may not have got"
+    );
+    if let Ok(kernel) = &mut evidence.kernel {
+        kernel
+            .attempts
+            .push(attempt(BACKENDS[0], TcpState::Established, true));
+    }
+    assert_eq!(cause(&evidence), None, "routes may differ");
 }
 
 #[test]

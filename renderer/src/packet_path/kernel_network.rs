@@ -178,7 +178,8 @@ impl KernelNetwork {
         let down = self
             .links
             .iter()
-            .filter(|link| !link.is_loopback && !(link.is_up && link.has_carrier) && is_used(link));
+            .filter(|link| !link.is_loopback && is_used(link))
+            .filter(|link| !link.is_up || !link.has_carrier);
         Ok(down.map(|link| link.name.clone()).collect())
     }
 
