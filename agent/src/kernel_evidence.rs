@@ -435,16 +435,22 @@ fn age(flow: &KnownFlow, settings: &KernelSettings) -> Option<u32> {
     u32::try_from(limit).ok()?.checked_sub(flow.seconds_left?)
 }
 
-/// The flow with the interface by which its packets come in, if that is known and was not given. Rules and classes of clients may depend on it.
+/// The flow with the interface by which its packets come in, as far as that is known. Rules and classes of clients may depend on it. Where
+/// the kernel cannot be queried the flow stays as it is: that is found out again with the rest, and said there.
 pub(crate) fn with_interface(flow: Flow) -> Flow {
-    if flow.interface().is_some() {
+    let Ok(mut network) = KernelNetwork::open() else {
         return flow;
-    }
-    let origin = KernelNetwork::open().and_then(|mut network| network.client_origin(flow.from()));
-    match origin {
-        Ok(ClientOrigin::Interface(name)) => flow.by_interface(name),
-        // It is looked at again with the rest, and said there.
-        Ok(ClientOrigin::ThisNode | ClientOrigin::Unknown(_)) | Err(_) => flow,
+    };
+    let interface = match flow.interface() {
+        Some(name) => Some(network.input_of(name.clone())),
+        None => match network.client_origin(flow.from()) {
+            Ok(ClientOrigin::Interface(name)) => Some(name),
+            Ok(ClientOrigin::ThisNode | ClientOrigin::Unknown(_)) | Err(_) => None,
+        },
+    };
+    match interface {
+        Some(interface) => flow.by_interface(interface),
+        None => flow,
     }
 }
 

@@ -139,7 +139,10 @@ fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
         .map(|attempt| &attempt.flow)
         .filter(|flow| AttemptState::of(flow) == AttemptState::Unanswered)
         .collect();
-    if let Some((server, _)) = stale.first() {
+    // What was answered since, by whichever backend, was not led there.
+    let newest_answer = answered.values().min();
+    let is_stale = |(_, age): &&(SocketAddr, u32)| newest_answer.is_none_or(|answer| age < answer);
+    if let Some((server, _)) = stale.iter().find(is_stale) {
         let port = unanswered
             .iter()
             .find(|flow| flow.server == *server)

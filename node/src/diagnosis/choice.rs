@@ -45,6 +45,8 @@ pub(super) fn choose(
         // Without an agent, or without a state, nothing else is to be said.
         (_, Some(state)) if findings[state].certainty == Certainty::Certain => Some(state),
         (Some(found), Some(state)) if depends_on_state(findings[found].code) => Some(state),
+        // A refused attempt leaves no trace: it may have failed at a backend that the state should not have.
+        (None, Some(state)) if !has_answered_attempt(kernel) => Some(state),
         (found, _) => found,
     };
     let cause = cause.map(|cause| findings.remove(cause));

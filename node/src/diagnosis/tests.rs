@@ -373,6 +373,7 @@ fn attempts_tell_of_the_backend() {
     assert_eq!(cause(&of(&[&refused])), Some(Cause::BackendRefuses));
     assert_eq!(cause(&of(&[&unanswered])), Some(Cause::BackendSilent));
     assert_eq!(cause(&of(&[&stale])), Some(Cause::StaleFlow));
+    assert_eq!(cause(&of(&[&stale, &answered])), None);
     assert_eq!(cause(&of(&[&answered])), None);
     // The same backend has answered another attempt.
     assert_eq!(cause(&of(&[&refused, &answered])), None);
@@ -469,7 +470,15 @@ fn old_state_is_the_cause_of_what_follows_from_it() {
         }
         cause(&evidence)
     };
-    assert_eq!(aged(healthy()), None, "it works by the old state");
+    let works = || {
+        with(|kernel| {
+            kernel
+                .attempts
+                .push(attempt(BACKENDS[0], TcpState::Established, true));
+        })
+    };
+    assert_eq!(aged(works()), None, "it works by the old state");
+    assert_eq!(aged(healthy()), Some(Cause::StoreDown), "nobody knows");
     let silent = with(|kernel| {
         kernel
             .attempts
@@ -509,7 +518,12 @@ fn stopped_agent_is_the_cause_only_of_what_the_table_lacks() {
         evidence.explanation = None;
         cause(&evidence)
     };
-    assert_eq!(stopped(healthy()), None, "the table serves on");
+    let works = with(|kernel| {
+        kernel
+            .attempts
+            .push(attempt(BACKENDS[0], TcpState::Established, true));
+    });
+    assert_eq!(stopped(works), None, "the table serves on");
     let untouched = with_paths(|path| path.own = OwnVerdict::Untouched);
     assert_eq!(stopped(untouched), Some(Cause::AgentStopped));
     let missing = with(|kernel| kernel.table = TableEvidence::Missing);

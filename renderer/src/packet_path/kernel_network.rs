@@ -128,18 +128,33 @@ impl KernelNetwork {
         })
     }
 
+    /// The interface by which packets of a link come in: the bridge, for a port of one.
+    pub fn input_of(&self, name: InterfaceName) -> InterfaceName {
+        let master = self
+            .links
+            .by_name(&name)
+            .and_then(|link| link.master.clone());
+        master
+            .filter(|master| self.is_bridge(master))
+            .unwrap_or(name)
+    }
+
+    fn is_bridge(&self, name: &InterfaceName) -> bool {
+        let link = self.links.by_name(name);
+        link.is_some_and(|link| link.kind.as_deref() == Some("bridge"))
+    }
+
     /// The interfaces on whose links another machine has answered for an address. Packets of a port of a bridge come in by the bridge.
     fn interfaces_of_neighbour(
         &mut self,
         address: IpAddr,
     ) -> Result<Vec<InterfaceName>, PathError> {
-        let is_bridge = |name: &InterfaceName| {
-            let link = self.links.by_name(name);
-            link.is_some_and(|link| link.kind.as_deref() == Some("bridge"))
-        };
         let mut found = Vec::new();
         for link in self.links.iter() {
-            let is_port = link.master.as_ref().is_some_and(is_bridge);
+            let is_port = link
+                .master
+                .as_ref()
+                .is_some_and(|master| self.is_bridge(master));
             if !link.is_up || link.is_loopback || is_port {
                 continue;
             }
