@@ -399,14 +399,14 @@ fn problem_text(entry: &Quarantined) -> String {
 }
 
 pub(super) fn trace_form(page: &mut Page) {
-    page.heading("Where does a connection go?");
+    page.heading("Why does a connection fail? Where does it go?");
     page.raw(
-        "<form action=\"/trace\" method=\"get\"><input type=\"hidden\" name=\"format\" value=\"text\">\
+        "<form action=\"/why\" method=\"get\"><input type=\"hidden\" name=\"format\" value=\"text\">\
          <label>from<input name=\"from\" placeholder=\"10.244.1.5\" required></label>\
          <label>to<input name=\"to\" placeholder=\"10.96.0.10\" required></label>\
          <label>port<input name=\"port\" type=\"number\" min=\"1\" max=\"65535\" value=\"80\" required></label>\
          <label>protocol<select name=\"protocol\"><option>tcp<option>udp<option>sctp</select></label>\
-         <button>trace</button></form>\n",
+         <button>why</button><button formaction=\"/trace\">trace</button></form>\n",
     );
 }
 
@@ -480,7 +480,8 @@ pub(super) fn endpoints(page: &mut Page) {
     page.heading("Where to look");
     let row = |(method, path, purpose): &(&str, &str, &'static str)| -> Row {
         // A link only if no parameter has to be filled in.
-        let path = if *method == "GET" && !path.contains('{') && *path != "/trace" {
+        let path = if *method == "GET" && !path.contains('{') && !["/trace", "/why"].contains(path)
+        {
             format!("<a href=\"{path}\"><code>{path}</code></a>")
         } else {
             format!("<code>{method} {path}</code>")

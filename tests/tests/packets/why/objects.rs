@@ -421,7 +421,7 @@ fn faults_of_objects() -> Vec<Fault> {
             "the address in the slice is nobody's",
             Pod2,
             "10.96.0.16:80/tcp",
-            &["backend-unreachable", "backend-silent"],
+            &["backend-unreachable"],
             "10.244.2.99 does not answer; after three seconds node2 reports that it is not there",
         )
         .patient(std::time::Duration::from_secs(4))
