@@ -435,12 +435,36 @@ fn age(flow: &KnownFlow, settings: &KernelSettings) -> Option<u32> {
     u32::try_from(limit).ok()?.checked_sub(flow.seconds_left?)
 }
 
+/// Connections of this node from a loopback address to elsewhere: the kernel gives them the source of their route.
+fn with_own_source(flow: Flow, network: &mut KernelNetwork) -> Flow {
+    if !flow.from().is_loopback() || flow.to().is_loopback() {
+        return flow;
+    }
+    let query = RouteQuery {
+        source: None,
+        destination: flow.to(),
+        input: None,
+        mark: 0,
+        ports: None,
+    };
+    let source = match network.route(&query) {
+        Ok(Route::Unicast { source, .. }) => source,
+        Ok(Route::Local) => Some(flow.to()),
+        _ => None,
+    };
+    let to = SocketAddr::new(flow.to(), flow.port());
+    source
+        .and_then(|source| Flow::new(source, to, flow.protocol()).ok())
+        .unwrap_or(flow)
+}
+
 /// The flow with the interface by which its packets come in, as far as that is known. Rules and classes of clients may depend on it. Where
 /// the kernel cannot be queried the flow stays as it is: that is found out again with the rest, and said there.
 pub(crate) fn with_interface(flow: Flow) -> Flow {
     let Ok(mut network) = KernelNetwork::open() else {
         return flow;
     };
+    let flow = with_own_source(flow, &mut network);
     let interface = match flow.interface() {
         Some(name) => Some(network.input_of(name.clone())),
         None => match network.client_origin(flow.from()) {

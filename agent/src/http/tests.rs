@@ -199,6 +199,10 @@ async fn endpoints_listed_are_those_that_are_served() {
             "/trace",
             "/trace?from=10.1.0.9&to=10.96.0.1&port=80&protocol=tcp",
         );
+        let path = path.replace(
+            "/why",
+            "/why?from=10.1.0.9&to=10.96.0.1&port=80&protocol=tcp",
+        );
         let path = path
             .replace("{namespace}", "default")
             .replace("{kind}", "svc");

@@ -148,7 +148,7 @@ impl Why {
                 "{error:#}; without an agent give addresses for --from and --to, or manifests with -f"
             );
         };
-        let flow = flow_of(from, *to)?;
+        let flow = kernel_evidence::with_interface(flow_of(from, *to)?);
         let agent = if http_client::is_absence(error) {
             let advice = agent_absence::advice();
             let advice = if advice.is_empty() {
