@@ -27,7 +27,7 @@ use clap::{
 };
 
 use commands::{
-    actions, agent, apply, backends, cleanup, completions, controller, delete, events, get,
+    actions, agent, apply, backends, cleanup, completions, controller, delete, diff, events, get,
     health_checks, kubectl_plugin, man, migrate, reference, refused, render, services, status,
     support_bundle, top, trace, verify, version, why,
 };
@@ -52,6 +52,7 @@ enum Command {
     Render(render::Render),
     Apply(apply::Apply),
     Delete(delete::Delete),
+    Diff(diff::Diff),
     Get(get::Get),
     Status(status::Status),
     Services(services::Services),
@@ -107,6 +108,7 @@ pub fn main() -> ExitCode {
         Command::Render(command) => command.run(&mut terminal),
         Command::Apply(command) => command.run(&mut terminal),
         Command::Delete(command) => command.run(&mut terminal),
+        Command::Diff(command) => command.run(&mut terminal),
         Command::Get(command) => command.run(&mut terminal),
         Command::Status(command) => command.run(&mut terminal),
         Command::Services(command) => command.run(&mut terminal),

@@ -6,6 +6,7 @@ mod ask;
 mod cluster;
 mod config;
 mod contiv;
+mod diff;
 mod documented;
 mod documents;
 mod etcd;

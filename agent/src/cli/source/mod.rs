@@ -3,6 +3,7 @@
 pub(crate) mod agent_absence;
 pub(crate) mod agent_argument;
 pub(crate) mod config_arguments;
+pub(crate) mod decoded;
 pub(crate) mod http_client;
 pub(crate) mod input;
 pub(crate) mod latency;

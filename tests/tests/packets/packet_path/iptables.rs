@@ -378,7 +378,7 @@ const UNKNOWN: &[Case] = &[
         POD3,
         Iptables("-A FORWARD -m time --timestart 00:00 -j ACCEPT"),
     ),
-    case(
+    doubtful(
         PodToPod,
         POD3,
         Iptables("-t raw -A PREROUTING -j CT --zone 5"),

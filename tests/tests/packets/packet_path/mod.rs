@@ -103,6 +103,8 @@ fn compare(
             seen_source = Some(answer.seen_source.ip());
             answer.by
         }
+        // A machine further on says so, sooner or later.
+        lab::Outcome::Unreachable if matches!(first.end, WalkEnd::Sent { .. }) => "lost".to_owned(),
         lab::Outcome::Refused { .. } | lab::Outcome::Unreachable => "refused".to_owned(),
         lab::Outcome::TimedOut => "lost".to_owned(),
     };

@@ -271,7 +271,7 @@ const UNKNOWN: &[Case] = &[
         POD3,
         File("table bridge b { chain c { type filter hook forward priority 0; counter; } }"),
     ),
-    case(PodToPod, POD3, Chain("raw", "ct zone set 5")),
+    doubtful(PodToPod, POD3, Chain("raw", "ct zone set 5")),
     doubtful(
         PodToVip,
         LOST,

@@ -9,12 +9,13 @@ use contiv_proto::key;
 use contiv_renderer::route::RouteOptions;
 use contiv_store::{Store, StoreUrl, etcd::EtcdAccess, manifest::ParsedManifests};
 
-use super::{decoded::decode, stored::StoreComparison};
+use super::stored::StoreComparison;
 use crate::{
     cli::{
         Terminal, UsageError,
         source::{
             agent_argument::AgentArgument,
+            decoded::decode,
             http_client,
             input::{self, print_findings},
             node_settings::{NodeSettings, local_addresses},

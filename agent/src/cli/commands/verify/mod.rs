@@ -1,6 +1,5 @@
 //! `contiv verify`
 
-mod decoded;
 mod desired;
 mod stored;
 

@@ -13,7 +13,6 @@ use contiv_store::{Snapshot, Store, StoreError, StoreUrl, etcd::EtcdAccess};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::decoded::decode;
 use crate::cli::{
     Outcome, Terminal,
     output::{
@@ -23,7 +22,7 @@ use crate::cli::{
         table_options::TableOptions,
         watch::width,
     },
-    source::{agent_argument::AgentArgument, store},
+    source::{agent_argument::AgentArgument, decoded::decode, store},
 };
 
 /// How many times an agent is compared with a store whose state of an earlier revision cannot be read: what differs each time is

@@ -8,7 +8,7 @@ use contiv_proto::Key;
 use contiv_store::{Snapshot, StoreUrl};
 
 /// The objects of a list by their keys, and why others cannot be used.
-pub(super) fn decode(
+pub(crate) fn decode(
     url: &StoreUrl,
     mut listed: Snapshot,
 ) -> (BTreeMap<String, Object>, BTreeMap<String, String>) {
