@@ -11,7 +11,7 @@ use contiv_node::{
     Core,
     diagnosis::{AgentState, Evidence, Target, diagnose},
 };
-use tokio::task::spawn_blocking;
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use super::{
     Api,
@@ -19,6 +19,9 @@ use super::{
     trace::{FlowArguments, Format, explain, flow},
 };
 use crate::{config::RendererName, kernel_evidence};
+
+/// How many callers read the kernel at the same time: a node may have many rules, and each reads them all.
+static READERS: Semaphore = Semaphore::const_new(2);
 
 /// `GET /why`: why a connection fails on this node.
 pub(super) async fn why(
@@ -51,6 +54,10 @@ pub(super) async fn why(
         .iter()
         .any(|renderer| &*renderer.name == RendererName::NFTABLES.as_str());
     let read_of = (flow.clone(), explanation.clone());
+    let _permit = READERS
+        .acquire()
+        .await
+        .map_err(|error| ApiError::NoAnswer(error.to_string()))?;
     let kernel = spawn_blocking(move || {
         let (flow, explanation) = read_of;
         kernel_evidence::read(&flow, explanation.as_ref(), has_table, probes)
