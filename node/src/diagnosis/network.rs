@@ -103,7 +103,7 @@ fn route_harm(path: &PathEvidence, evidence: &Evidence) -> Option<Harm> {
         WalkEnd::Local { destination, .. } if is_translated && !is_on_this_node(path, evidence) => Some((
             Cause::BackendAddressTaken,
             format!("an interface of this node has the address of {to}, so its packets do not leave: {}", destination.ip()),
-            "remove the address from the interface: `ip address show to ADDRESS`",
+            "if the address is not meant to be here, remove it: `ip address show to ADDRESS`",
         )),
         _ => None,
     }

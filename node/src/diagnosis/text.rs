@@ -57,7 +57,7 @@ impl Display for Diagnosis {
         else {
             return writeln!(
                 f,
-                "NO CAUSE FOUND: nothing on this node stops this connection"
+                "NO CAUSE FOUND: nothing that could be looked at stops this connection"
             );
         };
         let label = match certainty {
