@@ -49,8 +49,6 @@ pub enum Cause {
     UnknownPort,
     /// The service has the port for another protocol only.
     OtherProtocol,
-    /// Two services claim the destination, and the other one has it.
-    ClaimLost,
     /// The node port answers at other addresses of this node only.
     NodePortElsewhere,
     /// The node port is asked for at another node.
@@ -115,12 +113,8 @@ pub enum Cause {
     AnswerReversePath,
     /// An interface of this node has the backend's address.
     BackendAddressTaken,
-    /// An interface of this node has the address of the service.
-    ServiceAddressTaken,
     /// The backend is on the client's bridge, and its answers pass this node unseen.
     BridgedAnswer,
-    /// Large packets do not fit the link to the backend.
-    MtuTooSmall,
     /// The table of tracked connections is full.
     ConntrackFull,
     /// An entry of conntrack leads this client to a backend that is gone.
@@ -147,6 +141,4 @@ pub enum Cause {
     ListensElsewhere,
     /// The backend's process does not accept connections any more.
     AcceptQueueFull,
-    /// Most backends do not answer: this node may be cut off.
-    NodeCutOff,
 }

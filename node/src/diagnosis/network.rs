@@ -66,6 +66,10 @@ fn judge_route(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report
             return;
         }
     };
+    let text = match kernel.paths_left_out {
+        0 => text,
+        count => format!("{text}; {count} more backends were not followed"),
+    };
     report.step(step, StepState::Ok, text);
 }
 

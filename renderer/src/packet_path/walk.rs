@@ -118,7 +118,7 @@ pub enum StopKind {
     Rejects,
     /// It leaves it to a program of user space: nfqueue, which drops it if there is none.
     Queues,
-    /// It answers it itself, or passes it to a local socket: synproxy, tproxy, dup.
+    /// It answers it itself, or passes it to a local socket: synproxy, tproxy.
     Diverts,
 }
 

@@ -237,7 +237,7 @@ fn faults_with_failover() -> Vec<Fault> {
             "all backends refuse",
             Pod2,
             PAIR,
-            &["backend-refuses", "node-cut-off"],
+            &["backend-refuses"],
             "both backends refuse, so none can leave the choice",
         )
         .call(unserve_pod3, serve_pod3)
@@ -246,7 +246,7 @@ fn faults_with_failover() -> Vec<Fault> {
             "all backends are silent",
             Client,
             "192.0.2.83:80/tcp",
-            &["backend-silent", "node-cut-off"],
+            &["backend-silent"],
             "neither backend answers: perhaps this node is cut off",
         )
         .rules_on(Machine::Pod3, &input("tcp dport 8080 drop"))

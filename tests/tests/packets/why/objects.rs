@@ -395,7 +395,7 @@ const FAULTS: [Declared; 34] = [
         "two services claim the address",
         Machine::Client,
         "192.0.2.14:80/tcp",
-        &["claim-lost", "no-endpoints"],
+        &["no-endpoints"],
         "192.0.2.14 belongs to the older service default/older, which has no endpoints",
     ),
 ];
