@@ -18,6 +18,7 @@ pub mod routes;
 pub mod runtime;
 pub mod soak;
 pub mod statistics;
+pub mod why;
 
 pub use contiv_workload as workload;
 

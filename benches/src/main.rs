@@ -13,7 +13,7 @@ use contiv_benches::{
     machine::Machine,
     million, parts,
     peers::{self, forwarding},
-    plot, progress, routes, runtime,
+    plot, progress, routes, runtime, why,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
@@ -24,7 +24,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const LONG_TIME_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The sections, in the order of their measurement.
-const SECTIONS: [&str; 10] = [
+const SECTIONS: [&str; 11] = [
     parts::SECTION,
     changes::SECTION,
     cluster::SECTION,
@@ -33,6 +33,7 @@ const SECTIONS: [&str; 10] = [
     forwarding::SECTION,
     routes::SECTION,
     runtime::SECTION,
+    why::SECTION,
     million::SECTION,
     fleet::SECTION,
 ];
@@ -136,6 +137,14 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
         for services in [1000, 10_000] {
             progress(&format!("routes, {services} services"));
             add(figures, routes::measure(lab, services)?);
+        }
+    }
+    if is_wanted(why::SECTION) {
+        for services in [1000, 100_000] {
+            if !(options.quick && services > 1000) {
+                progress(&format!("why, {services} services"));
+                add(figures, why::measure(lab, services)?);
+            }
         }
     }
     if is_wanted(runtime::SECTION) {
