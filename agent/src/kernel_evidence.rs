@@ -1,9 +1,10 @@
 //! Reads from the kernel of this machine what concerns one connection.
 
 use std::{
+    collections::{BTreeMap, btree_map::Entry},
     net::{IpAddr, SocketAddr},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use contiv_model::{Flow, InterfaceName, Protocol};
@@ -19,6 +20,7 @@ use contiv_renderer::{
         TcpState, Walk, WalkEnd, WalkStep, probe, probe_datagram,
     },
 };
+use thiserror::Error;
 
 /// How many backends are followed. More tell nothing that these do not, and each takes the kernel some lookups.
 const MAX_PATHS: usize = 32;
@@ -27,8 +29,13 @@ const MAX_PROBES: usize = 16;
 /// A change may be on its way between the agent and the kernel.
 const MAX_COMPARISONS: usize = 3;
 const COMPARISON_INTERVAL: Duration = Duration::from_millis(100);
-/// A process that runs accepts a connection within this time.
+/// A process that runs accepts all connections that wait for it within this time, at one of so many moments.
 const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
+const ACCEPT_LOOKS: usize = 3;
+/// No further backend is followed after this time: the kernel may have very many rules, or change them all the time.
+const FOLLOW_LIMIT: Duration = Duration::from_secs(2);
+/// An attempt with so few seconds left may have a shorter limit than others, that of failover.
+const SHORT_LIMIT_SECONDS: u32 = 5;
 /// The source port of a packet that is followed. Rules seldom look at it.
 const CLIENT_PORT: u16 = 40_000;
 
@@ -137,9 +144,12 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn open(flow: &'a Flow) -> Result<Self, PathError> {
         let mut node = NodeInspector::open()?;
+        let found = node.network().client_origin(flow.from())?;
         let origin = match flow.interface() {
+            // It was found out before, in the same way.
+            Some(interface) if found == ClientOrigin::Network(interface.clone()) => found,
             Some(interface) => ClientOrigin::Interface(interface.clone()),
-            None => node.network().client_origin(flow.from())?,
+            None => found,
         };
         Ok(Self {
             flow,
@@ -156,7 +166,7 @@ impl<'a> Reader<'a> {
     /// The interface by which the client's packets come in.
     const fn input(&self) -> Option<&InterfaceName> {
         match &self.origin {
-            ClientOrigin::Interface(name) => Some(name),
+            ClientOrigin::Interface(name) | ClientOrigin::Network(name) => Some(name),
             ClientOrigin::ThisNode | ClientOrigin::Unknown(_) => None,
         }
     }
@@ -168,23 +178,34 @@ impl<'a> Reader<'a> {
         probes: bool,
     ) -> Result<KernelEvidence, PathError> {
         let verdicts = own_verdicts(evaluation);
-        let paths_left_out = verdicts.len().saturating_sub(MAX_PATHS);
+        let ways = verdicts.len();
         let mut paths = Vec::new();
         let client_route = match &self.origin {
             ClientOrigin::Unknown(route) => Some(route.clone()),
-            ClientOrigin::ThisNode | ClientOrigin::Interface(_) => None,
+            ClientOrigin::ThisNode | ClientOrigin::Interface(_) | ClientOrigin::Network(_) => None,
         };
         if client_route.is_none() {
+            let begun = Instant::now();
             for own in verdicts.into_iter().take(MAX_PATHS) {
+                if begun.elapsed() > FOLLOW_LIMIT && !paths.is_empty() {
+                    break;
+                }
                 paths.push(self.path(own)?);
             }
         }
+        let paths_left_out = if client_route.is_none() {
+            ways.saturating_sub(paths.len())
+        } else {
+            0
+        };
+        self.look_at_listeners(&mut paths);
+        self.count_source_ports(&mut paths)?;
         if probes {
             try_backends(&mut paths, self.flow.protocol());
         }
         let (protocol, from, to) = (self.flow.protocol(), self.flow.from(), self.destination());
         let known = self.node.flows(protocol, from, to)?;
-        let own_ports = self.own_ports(known.count);
+        let own_ports = self.own_ports(known.open);
         let flows = known.flows;
         let is_unanswered = flows.iter().any(|flow| !flow.is_answered);
         let settings = self.node.settings();
@@ -214,8 +235,13 @@ impl<'a> Reader<'a> {
             }
         }
         let is_ipv4 = from.is_ipv4();
+        let network = self.node.network();
+        let has_vrf = links.iter().any(|link| network.is_in_vrf(link));
         Ok(KernelEvidence {
             table,
+            has_vrf,
+            is_client_guessed: matches!(self.origin, ClientOrigin::Network(_)),
+            without_ipv6: self.without_ipv6(),
             settings: self.wrong_settings(&paths)?,
             conntrack: self.node.settings().conntrack(),
             bridges_call_rules: self.node.settings().filters_bridges(is_ipv4) == Some(true),
@@ -243,53 +269,53 @@ impl<'a> Reader<'a> {
         let first = self.rules.walk_first(&packet, own, network)?;
         let answer = self.rules.walk_answer(&packet, &first, network)?;
         let is_source_own = self.is_source_own(&first)?;
-        let (mut link, mut neighbour, mut listening) = (None, None, None);
-        match &first.end {
-            WalkEnd::Sent {
-                interface,
-                gateway,
-                destination,
-                ..
-            } => {
-                link = self.node.link(interface).cloned();
-                let address = gateway.unwrap_or_else(|| destination.ip());
-                neighbour = self
-                    .node
-                    .neighbour(interface, address)?
-                    .map(|neighbour| (address, neighbour));
-            }
-            WalkEnd::Local { destination, .. } => {
-                // A kernel may lack the module for it: then it is not known.
-                listening = self.listening(packet.protocol, *destination).ok();
-            }
-            _ => {}
+        let (mut link, mut neighbour) = (None, None);
+        if let WalkEnd::Sent {
+            interface,
+            gateway,
+            destination,
+            ..
+        } = &first.end
+        {
+            link = self.node.link(interface).cloned();
+            let address = gateway.unwrap_or_else(|| destination.ip());
+            neighbour = self
+                .node
+                .neighbour(interface, address)?
+                .map(|neighbour| (address, neighbour));
         }
         Ok(PathEvidence {
-            source_ports_used: self.source_ports_used(own)?,
             own,
             first,
             answer,
             link,
             neighbour,
-            listening,
+            listening: None,
             is_source_own,
+            source_ports_used: None,
             probe: None,
         })
     }
 
-    /// Whether a process listens. Connections that wait for it are looked at twice: it may be about to accept them.
-    fn listening(
-        &mut self,
-        protocol: Protocol,
-        destination: SocketAddr,
-    ) -> Result<Listening, PathError> {
-        let found = self.node.listening(protocol, destination)?;
-        match &found {
-            Listening::Here(listener) if listener.waiting > 0 => {
-                thread::sleep(ACCEPT_INTERVAL);
-                self.node.listening(protocol, destination)
+    /// Whether processes listen where the ways end at one. Connections that wait for a process are looked at several times: it may be
+    /// about to accept them. A kernel may lack the module for it: then it is not known.
+    fn look_at_listeners(&mut self, paths: &mut [PathEvidence]) {
+        let protocol = self.flow.protocol();
+        for look in 0..ACCEPT_LOOKS {
+            let mut is_any_waiting = false;
+            for path in &mut *paths {
+                let WalkEnd::Local { destination, .. } = path.first.end else {
+                    continue;
+                };
+                if look == 0 || is_waited_for(path) {
+                    path.listening = self.node.listening(protocol, destination).ok();
+                    is_any_waiting |= is_waited_for(path);
+                }
             }
-            _ => Ok(found),
+            if !is_any_waiting || look + 1 == ACCEPT_LOOKS {
+                return;
+            }
+            thread::sleep(ACCEPT_INTERVAL);
         }
     }
 
@@ -305,31 +331,41 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    fn source_ports_used(&mut self, own: OwnVerdict) -> Result<Option<usize>, PathError> {
-        let OwnVerdict::Translated {
-            backend,
-            is_masqueraded: true,
-        } = own
-        else {
-            return Ok(None);
-        };
-        let query = RouteQuery {
-            source: None,
-            destination: backend.ip(),
-            input: None,
-            mark: 0,
-            ports: None,
-        };
-        let Route::Unicast {
-            source: Some(source),
-            ..
-        } = self.node.network().route(&query)?
-        else {
-            return Ok(None);
-        };
+    /// Counts the masqueraded connections to the backends. The table of connections may be large: it is read once for each source.
+    fn count_source_ports(&mut self, paths: &mut [PathEvidence]) -> Result<(), PathError> {
         let protocol = self.flow.protocol();
-        let used = self.node.source_ports_used(protocol, source, backend)?;
-        Ok(Some(used))
+        let mut used: BTreeMap<IpAddr, BTreeMap<SocketAddr, usize>> = BTreeMap::new();
+        for path in paths {
+            let OwnVerdict::Translated {
+                backend,
+                is_masqueraded: true,
+            } = path.own
+            else {
+                continue;
+            };
+            let query = RouteQuery {
+                source: None,
+                destination: backend.ip(),
+                input: None,
+                mark: 0,
+                ports: None,
+            };
+            let Route::Unicast {
+                source: Some(source),
+                ..
+            } = self.node.network().route(&query)?
+            else {
+                continue;
+            };
+            let counted = match used.entry(source) {
+                Entry::Occupied(counted) => counted.into_mut(),
+                Entry::Vacant(entry) => {
+                    entry.insert(self.node.source_ports_used(protocol, source)?)
+                }
+            };
+            path.source_ports_used = Some(counted.get(&backend).copied().unwrap_or_default());
+        }
+        Ok(())
     }
 
     /// How many sockets of this node are connected to the destination, and how many it can have.
@@ -343,9 +379,6 @@ impl<'a> Reader<'a> {
     fn wrong_settings(&mut self, paths: &[PathEvidence]) -> Result<Vec<WrongSetting>, PathError> {
         let mut wrong = Vec::new();
         let is_ipv4 = self.flow.from().is_ipv4();
-        if !is_ipv4 && matches!(self.origin, ClientOrigin::Unknown(_)) {
-            wrong.extend(self.interface_without_ipv6());
-        }
         let is_forwarded = paths.iter().any(|path| {
             matches!(
                 path.first.end,
@@ -380,14 +413,17 @@ impl<'a> Reader<'a> {
         Ok(wrong)
     }
 
-    /// An interface that is up and has no IPv6, where no route of IPv6 leads to the client.
-    fn interface_without_ipv6(&self) -> Option<WrongSetting> {
-        let mut links = self
+    /// Interfaces that are up and have no IPv6, where no route of IPv6 leads to the client.
+    fn without_ipv6(&self) -> Vec<InterfaceName> {
+        if self.flow.from().is_ipv4() || !matches!(self.origin, ClientOrigin::Unknown(_)) {
+            return Vec::new();
+        }
+        let up = self
             .node
             .links()
-            .filter(|link| link.is_up && !link.is_loopback);
-        let is_off = |link: &&Link| self.node.settings().is_ipv6_disabled(&link.name) == Some(true);
-        links.find(is_off).map(|link| ipv6_off(&link.name))
+            .filter(|link| link.is_up && link.has_carrier && !link.is_loopback);
+        let off = up.filter(|link| self.node.settings().is_ipv6_disabled(&link.name) == Some(true));
+        off.map(|link| link.name.clone()).collect()
     }
 
     /// Whether an address of this node is not in use, since another machine has it, or may have it.
@@ -431,8 +467,12 @@ fn age(flow: &KnownFlow, settings: &KernelSettings) -> Option<u32> {
         (None, Protocol::Udp) => "udp_timeout",
         (None, _) => return None,
     };
+    let left = flow.seconds_left?;
+    if timeout == "tcp_timeout_syn_sent" && left <= SHORT_LIMIT_SECONDS {
+        return None;
+    }
     let limit = settings.number(&format!("net/netfilter/nf_conntrack_{timeout}"))?;
-    u32::try_from(limit).ok()?.checked_sub(flow.seconds_left?)
+    u32::try_from(limit).ok()?.checked_sub(left)
 }
 
 /// Connections of this node from a loopback address to elsewhere: the kernel gives them the source of their route.
@@ -460,22 +500,35 @@ fn with_own_source(flow: Flow, network: &mut KernelNetwork) -> Flow {
 
 /// The flow with the interface by which its packets come in, as far as that is known. Rules and classes of clients may depend on it. Where
 /// the kernel cannot be queried the flow stays as it is: that is found out again with the rest, and said there.
-pub(crate) fn with_interface(flow: Flow) -> Flow {
+///
+/// # Errors
+/// When this node has no interface with the name that the flow has.
+pub(crate) fn with_interface(flow: Flow) -> Result<Flow, NoSuchInterface> {
     let Ok(mut network) = KernelNetwork::open() else {
-        return flow;
+        return Ok(flow);
     };
     let flow = with_own_source(flow, &mut network);
     let interface = match flow.interface() {
+        Some(name) if network.link(name).is_none() => return Err(NoSuchInterface(name.clone())),
         Some(name) => Some(network.input_of(name.clone())),
         None => match network.client_origin(flow.from()) {
-            Ok(ClientOrigin::Interface(name)) => Some(name),
+            Ok(ClientOrigin::Interface(name) | ClientOrigin::Network(name)) => Some(name),
             Ok(ClientOrigin::ThisNode | ClientOrigin::Unknown(_)) | Err(_) => None,
         },
     };
-    match interface {
+    Ok(match interface {
         Some(interface) => flow.by_interface(interface),
         None => flow,
-    }
+    })
+}
+
+/// An interface that this node does not have.
+#[derive(Debug, Error)]
+#[error("this node has no interface {0}: `ip link show` lists them")]
+pub(crate) struct NoSuchInterface(InterfaceName);
+
+fn is_waited_for(path: &PathEvidence) -> bool {
+    matches!(&path.listening, Some(Listening::Here(listener)) if listener.waiting > 0)
 }
 
 fn ipv6_off(interface: &InterfaceName) -> WrongSetting {
@@ -498,7 +551,8 @@ fn try_backends(paths: &mut [PathEvidence], protocol: Protocol) {
             if tried > MAX_PROBES {
                 break;
             }
-            scope.spawn(move || {
+            // Without a thread it is not tried.
+            let _ = thread::Builder::new().spawn_scoped(scope, move || {
                 path.probe = match protocol {
                     Protocol::Udp => probe_datagram(backend),
                     _ => Some(probe(backend)),

@@ -8,7 +8,7 @@ use axum::{
     extract::{DefaultBodyLimit, Request},
     http::{
         HeaderMap, Method,
-        header::{HOST, ORIGIN},
+        header::{AsHeaderName, HOST, ORIGIN},
         uri::Authority,
     },
     middleware::{Next, from_fn},
@@ -24,6 +24,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const BODY_LIMIT: usize = 16 << 10;
 /// The most concurrent requests: many more than people and probes ever make.
 const MAX_REQUESTS: usize = 64;
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// The endpoints for probes. Their answers are small and are made at once.
 const PROBE_PATHS: [&str; 4] = ["/liveness", "/readiness", "/metrics", "/status"];
 
@@ -68,27 +69,40 @@ async fn check_and_run(
 
 /// Accepts only requests to an IP address or localhost. Of those from pages of other sites, accepts only reads.
 fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-    let text = |name| {
-        headers
-            .get(name)
-            .map(|value| value.to_str().unwrap_or_default())
-    };
     // DNS rebinding: if a name of another site resolves to 127.0.0.1, browsers take its pages for same-origin with the agent.
-    if let Some(host) = text(HOST).filter(|host| !is_address_or_localhost(host)) {
+    if let Some(host) = text(headers, HOST).filter(|host| !is_address_or_localhost(host)) {
         return Err(ApiError::ForeignHost(host.to_owned()));
     }
     if method.is_safe() {
         return Ok(());
     }
-    // Only browsers send `Origin`. For the agent's own page it equals `Host`.
+    refuse_foreign_site(headers)
+}
+
+/// Refuses requests from pages of other sites. Only browsers tell where a request comes from: by `Origin`, which for the agent's own page
+/// equals `Host`, and by `Sec-Fetch-Site` also where a page only loads something.
+///
+/// # Errors
+/// When it is from another site.
+pub(super) fn refuse_foreign_site(headers: &HeaderMap) -> Result<(), ApiError> {
+    let is_cross_site = |site: &&str| *site == "cross-site" || *site == "same-site";
+    if let Some(site) = text(headers, SEC_FETCH_SITE).filter(is_cross_site) {
+        return Err(ApiError::ForeignSite(format!("another site ({site})")));
+    }
     let is_foreign = |origin: &&str| {
         let host = origin.strip_prefix("http://");
-        host.is_none() || host != text(HOST)
+        host.is_none() || host != text(headers, HOST)
     };
-    match text(ORIGIN).filter(is_foreign) {
+    match text(headers, ORIGIN).filter(is_foreign) {
         Some(origin) => Err(ApiError::ForeignSite(origin.to_owned())),
         None => Ok(()),
     }
+}
+
+/// A header; empty if it is no text.
+fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    let value = headers.get(name)?;
+    Some(value.to_str().unwrap_or_default())
 }
 
 /// True for an IP address or localhost, with any port.

@@ -17,6 +17,7 @@ use crate::{
 
 mod pods;
 mod trace;
+mod why;
 
 pub(super) const LOOPBACK: &str = "127.0.0.1:4000";
 /// A pod as it is attached.

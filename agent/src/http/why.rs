@@ -1,10 +1,14 @@
 //! Finds why a connection fails on this node.
 
-use std::time::Instant;
+use std::{
+    sync::{Arc, LazyLock},
+    time::Instant,
+};
 
 use axum::{
     Json,
     extract::{Query as Arguments, State, rejection::QueryRejection},
+    http::HeaderMap,
     response::{IntoResponse, Response},
 };
 use contiv_node::{
@@ -16,23 +20,36 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 use super::{
     Api,
     error::ApiError,
+    loopback::FromLoopback,
+    protection::refuse_foreign_site,
     trace::{FlowArguments, Format, explain, flow},
 };
 use crate::{config::RendererName, kernel_evidence};
 
 /// How many callers read the kernel at the same time: a node may have many rules, and each reads them all.
-static READERS: Semaphore = Semaphore::const_new(2);
+static READERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(2)));
 
-/// `GET /why`: why a connection fails on this node.
+/// `GET /why`: why a connection fails on this node. Trying backends sends packets, so it is only for callers on this machine, and not for
+/// pages of other sites.
 pub(super) async fn why(
     State(api): State<Api>,
+    local: Result<FromLoopback, ApiError>,
+    headers: HeaderMap,
     arguments: Result<Arguments<FlowArguments>, QueryRejection>,
 ) -> Result<Response, ApiError> {
     let (flow, arguments) = flow(arguments, "why")?;
+    if arguments.probe {
+        local?;
+        refuse_foreign_site(&headers)?;
+    }
     let probes = arguments.probe && kernel_evidence::can_probe(flow.protocol());
+    let permit = Arc::clone(&READERS)
+        .try_acquire_owned()
+        .map_err(|_| ApiError::TooManyRequests)?;
     let flow = spawn_blocking(move || kernel_evidence::with_interface(flow))
         .await
-        .map_err(|error| ApiError::NoAnswer(error.to_string()))?;
+        .map_err(|error| ApiError::NoAnswer(error.to_string()))?
+        .map_err(|error| ApiError::BadRequest(error.to_string()))?;
     let status = api.query(Core::status).await?;
     let (agent, explanation) = match explain(&api, &flow).await {
         Ok(explanation) => {
@@ -54,11 +71,9 @@ pub(super) async fn why(
         .iter()
         .any(|renderer| &*renderer.name == RendererName::NFTABLES.as_str());
     let read_of = (flow.clone(), explanation.clone());
-    let _permit = READERS
-        .acquire()
-        .await
-        .map_err(|error| ApiError::NoAnswer(error.to_string()))?;
     let kernel = spawn_blocking(move || {
+        // It is held while the kernel is read, also for a caller that is gone.
+        let _permit = permit;
         let (flow, explanation) = read_of;
         kernel_evidence::read(&flow, explanation.as_ref(), has_table, probes)
     })

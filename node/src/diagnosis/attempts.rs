@@ -26,8 +26,6 @@ const LOOK_AT_SERVER: &str =
 pub(super) enum AttemptState {
     /// It was answered.
     Answered,
-    /// It was refused with a reset.
-    Refused,
     /// It was not answered.
     Unanswered,
     /// The answer was seen, and the client has not gone on: it may not have got it.
@@ -35,16 +33,19 @@ pub(super) enum AttemptState {
 }
 
 impl AttemptState {
-    /// What conntrack says. It keeps a TCP connection that was reset before it was established as closed and not assured, and so one that
-    /// was established and reset, if no data went over it: neither is worth more than another attempt.
+    /// What conntrack says. Of a refused attempt it keeps nothing.
     pub(super) const fn of(flow: &KnownFlow) -> Self {
         match (flow.protocol, flow.tcp_state, flow.is_answered) {
-            (Protocol::Tcp, Some(TcpState::Close), _) if !flow.is_assured => Self::Refused,
             (Protocol::Tcp, Some(TcpState::SynReceived), _) => Self::HalfOpen,
             (.., false) => Self::Unanswered,
             (.., true) => Self::Answered,
         }
     }
+}
+
+/// True if packets of an attempt, or of the answer, may have been lost.
+pub(super) fn is_lost(attempt: &Attempt) -> bool {
+    AttemptState::of(&attempt.flow) != AttemptState::Answered
 }
 
 pub(super) fn judge(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report) {
@@ -61,9 +62,9 @@ fn judge_listeners(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Re
         .filter(is_served)
         .filter_map(|path| listener_harm(path, evidence))
         .collect();
-    if let Some((code, text, advice)) = harmed.first() {
+    if let Some((code, certainty, text, advice)) = harmed.first() {
         let text = format!("{text}{}", part(harmed.len(), kernel.paths.len()));
-        report.fails(StepName::Attempts, *code, Certainty::Certain, text, *advice);
+        report.fails(StepName::Attempts, *code, *certainty, text, *advice);
     }
 }
 
@@ -71,7 +72,7 @@ fn judge_listeners(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Re
 fn listener_harm(
     path: &PathEvidence,
     evidence: &Evidence,
-) -> Option<(Cause, String, &'static str)> {
+) -> Option<(Cause, Certainty, String, &'static str)> {
     let WalkEnd::Local { destination, .. } = &path.first.end else {
         return None;
     };
@@ -79,13 +80,15 @@ fn listener_harm(
     match path.listening.as_ref()? {
         Listening::Here(listener) if listener.is_full() => Some((
             Cause::AcceptQueueFull,
+            Certainty::Certain,
             format!("the process of {to} does not accept connections: its queue is full"),
             "look at the process: `ss -ltnp`",
         )),
         Listening::Here(listener) if listener.waiting > 0 && is_tcp(evidence) => Some((
             Cause::AcceptQueueFull,
+            Certainty::Observed,
             format!(
-                "the process of {to} does not accept connections: {} wait for it",
+                "the process of {to} accepts no connections, or too slowly: {} wait for it",
                 listener.waiting
             ),
             "look at the process, it may hang: `ss -ltnp`",
@@ -93,6 +96,7 @@ fn listener_harm(
         Listening::Here(_) => None,
         Listening::Elsewhere(addresses) => Some((
             Cause::ListensElsewhere,
+            Certainty::Certain,
             format!(
                 "the process of {to} listens at {} only",
                 addresses
@@ -105,6 +109,7 @@ fn listener_harm(
         )),
         Listening::Nowhere => Some((
             Cause::BackendRefuses,
+            Certainty::Certain,
             format!("no process of this node listens at {destination}"),
             "start the server, or correct the port",
         )),
@@ -129,7 +134,6 @@ fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
     let backends: BTreeSet<SocketAddr> = kernel.paths.iter().filter_map(backend).collect();
     let is_backend =
         |(server, _): &(SocketAddr, u32)| backends.is_empty() || backends.contains(server);
-    let refusing = bad(AttemptState::Refused);
     let (silent, stale): (Vec<_>, Vec<_>) = bad(AttemptState::Unanswered)
         .into_iter()
         .partition(is_backend);
@@ -157,18 +161,6 @@ fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
             "let the client use a new port, or delete the entry: `conntrack -D -s CLIENT -d SERVICE`",
         );
     }
-    if let Some((first, _)) = refusing.first() {
-        report.fails(
-            step,
-            Cause::BackendRefuses,
-            Certainty::Observed,
-            format!(
-                "{first} refused attempts of this client{}",
-                part(refusing.len(), backends.len().max(1))
-            ),
-            LOOK_AT_SERVER,
-        );
-    }
     if let Some((first, _)) = silent.first() {
         let strays: Vec<&SocketAddr> = kernel
             .flows_to_client
@@ -176,24 +168,28 @@ fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
             .filter(|stray| is_answer_to(stray, &unanswered))
             .map(|stray| &stray.client)
             .collect();
-        match strays.first() {
-            Some(stray) => report.fails(
+        if let Some(stray) = strays.first() {
+            report.fails(
                 step,
                 Cause::AnswersFromElsewhere,
                 Certainty::Observed,
                 format!("{first} does not answer, but {stray} sends to the client's port: it answers from another address"),
                 "let the server answer from the address that was asked (IP_PKTINFO), or bind it to that address",
-            ),
-            None => report.fails(
-                step,
-                Cause::BackendSilent,
-                Certainty::Observed,
-                format!(
-                    "{first} did not answer attempts of this client{}; they left this node",
-                    part(silent.len(), backends.len().max(1))
+            );
+        } else {
+            let part = part(silent.len(), backends.len().max(1));
+            let (certainty, text) = match unanswered.first().map(|flow| flow.protocol) {
+                // Nobody knows whether answers are expected.
+                Some(Protocol::Udp) => (
+                    Certainty::Possible,
+                    format!("{first} sent nothing back to this client{part}, if it ever does"),
                 ),
-                LOOK_AT_SERVER,
-            ),
+                _ => (
+                    Certainty::Observed,
+                    format!("{first} did not answer attempts of this client{part}"),
+                ),
+            };
+            report.fails(step, Cause::BackendSilent, certainty, text, LOOK_AT_SERVER);
         }
     }
     if report.has(step) {
@@ -240,40 +236,68 @@ fn backend(path: &PathEvidence) -> Option<SocketAddr> {
 }
 
 fn judge_probes(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report) {
+    let step = StepName::Probe;
     let probed: Vec<(&PathEvidence, &ProbeResult)> = kernel
         .paths
         .iter()
         .filter_map(|path| Some((path, path.probe.as_ref()?)))
         .collect();
-    let bad: Vec<_> = probed
-        .iter()
-        .filter(|(_, outcome)| **outcome != ProbeResult::Answered)
-        .collect();
+    let is_bad = |(_, outcome): &&(&PathEvidence, &ProbeResult)| {
+        !matches!(outcome, ProbeResult::Answered | ProbeResult::Failed(_))
+    };
+    let bad: Vec<_> = probed.iter().filter(is_bad).collect();
     let Some((path, outcome)) = bad.first() else {
-        if !probed.is_empty() {
+        let mut failures = probed.iter().filter_map(|(path, outcome)| match outcome {
+            ProbeResult::Failed(error) => Some((path, error)),
+            _ => None,
+        });
+        if let Some((path, error)) = failures.next() {
+            let text = format!("{} could not be tried: {error}", server(path, evidence));
+            report.step(step, StepState::Unknown, text);
+        } else if !probed.is_empty() {
             let text = format!("{} answered this node", counted(probed.len(), "backend"));
-            report.step(StepName::Probe, StepState::Ok, text);
+            report.step(step, StepState::Ok, text);
         }
         return;
     };
     let to = server(path, evidence);
     let (code, text) = match outcome {
-        ProbeResult::Refused => (Cause::BackendRefuses, format!("{to} refuses this node too")),
+        ProbeResult::Refused => (Cause::BackendRefuses, format!("{to} refuses this node")),
         ProbeResult::Unreachable(error) | ProbeResult::Failed(error) => (
             Cause::BackendUnreachable,
             format!("{to} cannot be reached from this node: {error}"),
         ),
         ProbeResult::Silent | ProbeResult::Answered => (
             Cause::BackendSilent,
-            format!("{to} does not answer this node either"),
+            format!("{to} does not answer this node"),
         ),
     };
     let text = format!("{text}{}", part(bad.len(), probed.len()));
-    report.fails(
-        StepName::Probe,
-        code,
-        Certainty::Observed,
-        text,
-        LOOK_AT_SERVER,
-    );
+    // A policy may let clients in, and drop what this node sends.
+    let lately = answered_lately(&kernel.attempts);
+    let is_outweighed = |(path, outcome): &(&PathEvidence, &ProbeResult)| {
+        let is_answered = backend(path).is_some_and(|it| lately.contains(&it));
+        is_answered && **outcome != ProbeResult::Refused
+    };
+    if bad.iter().copied().all(is_outweighed) {
+        let text = format!("{text}; the client was answered");
+        report.step(step, StepState::Unclear, text);
+        return;
+    }
+    report.fails(step, code, Certainty::Observed, text, LOOK_AT_SERVER);
+}
+
+/// An answer as old as this says that nothing stops connections now.
+const ANSWER_RELEVANCE_SECONDS: u32 = 10;
+
+/// The servers that answered an attempt lately.
+pub(super) fn answered_lately(attempts: &[Attempt]) -> BTreeSet<SocketAddr> {
+    attempts
+        .iter()
+        .filter(|attempt| {
+            AttemptState::of(&attempt.flow) == AttemptState::Answered
+                && attempt.age <= ANSWER_RELEVANCE_SECONDS
+        })
+        .map(|attempt| attempt.flow.server)
+        .collect()
 }

@@ -1,14 +1,11 @@
 //! The choice of the cause among what was found.
 
 use super::{
-    attempts::AttemptState,
+    attempts::{answered_lately, is_lost},
     cause::Cause,
-    evidence::{Attempt, KernelEvidence},
+    evidence::KernelEvidence,
     report::{Certainty, Finding, StepName},
 };
-
-/// An answer as old as this says that nothing stops connections now.
-const ANSWER_RELEVANCE_SECONDS: u32 = 10;
 
 /// The cause and the other findings, in the order of the way.
 ///
@@ -27,7 +24,15 @@ pub(super) fn choose(
     };
     let certain = first(Certainty::Certain);
     let observed = first(Certainty::Observed);
-    let possible = first(Certainty::Possible).filter(|_| !has_answered_attempt(kernel));
+    // Many nodes have filters beside nftables, which do no harm: they need a sign that packets are lost.
+    let loses = kernel.as_ref().is_ok_and(loses_packets);
+    let is_candidate = |finding: &Finding| {
+        finding.certainty == Certainty::Possible
+            && !is_state(finding)
+            && (loses || finding.code != Cause::FilterUnclear)
+    };
+    let possible =
+        (findings.iter().position(is_candidate)).filter(|_| !has_answered_attempt(kernel));
     let is_silence = |at: usize| findings[at].code == Cause::BackendSilent;
     let telling = findings
         .iter()
@@ -80,13 +85,18 @@ const fn depends_on_state(cause: Cause) -> bool {
     )
 }
 
+/// True if an attempt was not answered, or a filter has dropped packets.
+fn loses_packets(kernel: &KernelEvidence) -> bool {
+    let drops = kernel
+        .filters
+        .iter()
+        .any(|(_, filters)| filters.dropped > 0);
+    drops || kernel.attempts.iter().any(is_lost)
+}
+
 /// True if an attempt was answered lately.
 fn has_answered_attempt(kernel: &Result<KernelEvidence, String>) -> bool {
-    let is_good = |attempt: &Attempt| {
-        AttemptState::of(&attempt.flow) == AttemptState::Answered
-            && attempt.age <= ANSWER_RELEVANCE_SECONDS
-    };
     kernel
         .as_ref()
-        .is_ok_and(|kernel| kernel.attempts.iter().any(is_good))
+        .is_ok_and(|kernel| !answered_lately(&kernel.attempts).is_empty())
 }

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use contiv_model::{Flow, InterfaceName};
 use contiv_renderer::{
     packet_path::{
-        KnownFlow, Link, Listening, Neighbour, OwnVerdict, ProbeResult, Route, TrafficFilters, Walk,
+        DownLink, KnownFlow, Link, Listening, Neighbour, OwnVerdict, ProbeResult, Route,
+        TrafficFilters, Walk,
     },
     shared_tables::TableUse,
 };
@@ -79,10 +80,16 @@ pub struct KernelEvidence {
     pub flows_to_client: Vec<KnownFlow>,
     /// The interface by which the client's packets come in; none for a client on this node.
     pub client_link: Option<Link>,
+    /// Where the client is, is only a guess by its address: the route to it leads elsewhere.
+    pub is_client_guessed: bool,
     /// The route back to the client, if there is none that leads anywhere: then nobody knows where its packets come in.
     pub client_route: Option<Route>,
     /// Interfaces in use through which nothing passes.
-    pub links_down: Vec<InterfaceName>,
+    pub links_down: Vec<DownLink>,
+    /// An interface of the way is in a VRF, which has routes of its own.
+    pub has_vrf: bool,
+    /// Interfaces that are up and have no IPv6, where no route of IPv6 leads to the client.
+    pub without_ipv6: Vec<InterfaceName>,
     /// The sockets of this node that are connected to this destination, and how many it can have; for a client on this node.
     pub own_ports: Option<(usize, usize)>,
     /// Filters beside nftables, at the interfaces of the ways.

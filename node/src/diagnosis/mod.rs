@@ -45,11 +45,13 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
         Target::Flow(flow) => Some(flow.clone()),
         Target::NoService(..) | Target::NoPod(_) => None,
     };
+    let unknown = flow.as_ref().and(evidence.kernel.as_ref().err()).cloned();
     Diagnosis {
         flow,
         steps,
         cause,
         others,
+        unknown,
     }
 }
 

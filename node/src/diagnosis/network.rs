@@ -1,7 +1,11 @@
 //! The network of the node: routes, links, and the tables that all connections share.
 
+use std::net::IpAddr;
+
 use contiv_model::trace::Verdict;
-use contiv_renderer::packet_path::{Link, LinkState, MASQUERADE_PORTS, OwnVerdict, Route, WalkEnd};
+use contiv_renderer::packet_path::{
+    DownLink, Link, LinkState, Listening, MASQUERADE_PORTS, OwnVerdict, Route, WalkEnd,
+};
 
 use super::{
     cause::Cause,
@@ -13,8 +17,28 @@ use super::{
 
 const BRING_UP: &str = "bring it up, and see why it went down: `ip link show`";
 
-/// Code, text and advice of a finding.
-type Harm = (Cause, String, &'static str);
+/// What stops the packets of a way, or may.
+struct Harm {
+    code: Cause,
+    certainty: Certainty,
+    text: String,
+    advice: &'static str,
+}
+
+impl Harm {
+    const fn certain(code: Cause, text: String, advice: &'static str) -> Self {
+        Self {
+            code,
+            certainty: Certainty::Certain,
+            text,
+            advice,
+        }
+    }
+
+    fn report(self, step: StepName, report: &mut Report) {
+        report.fails(step, self.code, self.certainty, self.text, self.advice);
+    }
+}
 
 pub(super) fn judge(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report) {
     judge_route(evidence, kernel, report);
@@ -23,15 +47,16 @@ pub(super) fn judge(evidence: &Evidence, kernel: &KernelEvidence, report: &mut R
     judge_limits(kernel, report);
 }
 
-/// The first harm that a way has, with how many ways have one.
+/// The first harm of those that are surest, with how many ways have one.
 fn first_harm<'a>(
     paths: &'a [PathEvidence],
     harm: impl Fn(&'a PathEvidence) -> Option<Harm>,
 ) -> Option<Harm> {
     let harmed: Vec<Harm> = paths.iter().filter_map(harm).collect();
     let count = harmed.len();
-    let (code, text, advice) = harmed.into_iter().next()?;
-    Some((code, format!("{text}{}", part(count, paths.len())), advice))
+    let mut first = harmed.into_iter().min_by_key(|harm| harm.certainty)?;
+    first.text.push_str(&part(count, paths.len()));
+    Some(first)
 }
 
 fn judge_route(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report) {
@@ -41,16 +66,8 @@ fn judge_route(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report
         report.fails(step, wrong.code, Certainty::Certain, text, advice);
         return;
     }
-    if let Some(harm) = first_harm(&kernel.paths, |path| route_harm(path, evidence)) {
-        let harm = match kernel.links_down.first() {
-            Some(name) if harm.0 == Cause::NoRoute => (
-                Cause::LinkDown,
-                format!("the interface {} is down, and {}", name.0, harm.1),
-                BRING_UP,
-            ),
-            _ => harm,
-        };
-        report.fails(step, harm.0, Certainty::Certain, harm.1, harm.2);
+    if let Some(harm) = first_harm(&kernel.paths, |path| route_harm(path, evidence, kernel)) {
+        harm.report(step, report);
         return;
     }
     let text = match kernel.paths.first().map(|path| &path.first.end) {
@@ -73,42 +90,83 @@ fn judge_route(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report
     report.step(step, StepState::Ok, text);
 }
 
-fn route_harm(path: &PathEvidence, evidence: &Evidence) -> Option<Harm> {
+fn route_harm(path: &PathEvidence, evidence: &Evidence, kernel: &KernelEvidence) -> Option<Harm> {
     let to = server(path, evidence);
     let is_translated = matches!(path.own, OwnVerdict::Translated { .. });
-    match &path.first.end {
-        WalkEnd::NotRouted(_) if is_loopback(evidence) => Some((
+    let mut harm = match &path.first.end {
+        WalkEnd::NotRouted(_) if is_loopback(evidence) => Harm::certain(
             Cause::LoopbackNotRouted,
             "packets from loopback addresses do not leave this node".to_owned(),
             "connect from another address of this node, or set net.ipv4.conf.all.route_localnet to 1",
-        )),
-        WalkEnd::NotRouted(Route::Unreachable) => {
-            Some((
-                Cause::NoRoute,
-                format!("this node has no route to {to}"),
-                "look at the routes of the network plugin: `ip route get ADDRESS`, `ip rule`",
-            ))
-        }
-        WalkEnd::NotRouted(Route::Blackhole | Route::Prohibited) => Some((
+        ),
+        WalkEnd::NotRouted(Route::Unreachable) => no_route(path, evidence, kernel),
+        WalkEnd::NotRouted(Route::Blackhole | Route::Prohibited) => Harm::certain(
             Cause::RouteDiscards,
             format!("a route or a rule of this node discards packets to {to} (blackhole, prohibit)"),
             "look at `ip route get ADDRESS` and `ip rule`",
-        )),
-        WalkEnd::NotRouted(Route::InvalidSource) => Some((
+        ),
+        WalkEnd::NotRouted(Route::InvalidSource) => Harm::certain(
             Cause::ReversePath,
             "the kernel does not accept the client's address from the interface where it comes in (rp_filter)".to_owned(),
             "give the client's address a route by that interface, or set rp_filter of it to 2 or 0",
-        )),
-        WalkEnd::NotRouted(Route::Failed(error)) => Some((
+        ),
+        WalkEnd::NotRouted(Route::Failed(error)) => Harm::certain(
             Cause::NoRoute,
             format!("the kernel has no route to {to}: {error}"),
             "look at `ip route get ADDRESS`",
-        )),
-        WalkEnd::Local { destination, .. } if is_translated && !is_on_this_node(path, evidence) => Some((
-            Cause::BackendAddressTaken,
-            format!("an interface of this node has the address of {to}, so its packets do not leave: {}", destination.ip()),
-            "if the address is not meant to be here, remove it: `ip address show to ADDRESS`",
-        )),
+        ),
+        WalkEnd::Local { destination, .. } if is_translated && !is_on_this_node(path, evidence) => {
+            let mut taken = Harm::certain(
+                Cause::BackendAddressTaken,
+                format!("an interface of this node has the address of {to}, so its packets do not leave: {}", destination.ip()),
+                "if the address is not meant to be here, remove it: `ip address show to ADDRESS`",
+            );
+            // A process that answers at a further address of this node is what it should be, as far as anybody can see.
+            match path.listening {
+                Some(Listening::Here(_)) => return None,
+                Some(Listening::Elsewhere(_) | Listening::Nowhere) => {}
+                None => taken.certainty = Certainty::Possible,
+            }
+            taken
+        }
+        _ => return None,
+    };
+    // The tables of a VRF are asked in another way, and the check of sources depends on where the client is.
+    let is_guess = kernel.is_client_guessed && harm.code == Cause::ReversePath;
+    if kernel.has_vrf || is_guess {
+        harm.certainty = Certainty::Possible;
+    }
+    Some(harm)
+}
+
+fn no_route(path: &PathEvidence, evidence: &Evidence, kernel: &KernelEvidence) -> Harm {
+    let text = format!("this node has no route to {}", server(path, evidence));
+    let address = backend_address(path, evidence);
+    let leads_there = |down: &&DownLink| {
+        let networks = &down.networks;
+        let is_in = |address| networks.iter().any(|network| network.contains(address));
+        down.is_only_one || address.is_some_and(is_in)
+    };
+    if let Some(down) = kernel.links_down.iter().find(leads_there) {
+        let text = format!("the interface {} is down, and {text}", down.name.0);
+        return Harm::certain(Cause::LinkDown, text, BRING_UP);
+    }
+    let down: Vec<&str> = kernel.links_down.iter().map(|down| &*down.name.0).collect();
+    let remark = match down[..] {
+        [] => String::new(),
+        _ => format!(" (down, without their routes: {})", down.join(", ")),
+    };
+    Harm::certain(
+        Cause::NoRoute,
+        format!("{text}{remark}"),
+        "look at the routes of the network plugin: `ip route get ADDRESS`, `ip rule`",
+    )
+}
+
+fn backend_address(path: &PathEvidence, evidence: &Evidence) -> Option<IpAddr> {
+    match (path.own, &evidence.target) {
+        (OwnVerdict::Translated { backend, .. }, _) => Some(backend.ip()),
+        (_, Target::Flow(flow)) => Some(flow.to()),
         _ => None,
     }
 }
@@ -139,15 +197,9 @@ fn judge_link(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report)
     let step = StepName::Link;
     let down = |path: &PathEvidence| {
         let link = path.link.as_ref().filter(|link| is_down(link))?;
-        Some((
-            Cause::LinkDown,
-            format!(
-                "the interface {} to {} is down",
-                link.name.0,
-                server(path, evidence)
-            ),
-            BRING_UP,
-        ))
+        let to = server(path, evidence);
+        let text = format!("the interface {} to {to} is down", link.name.0);
+        Some(Harm::certain(Cause::LinkDown, text, BRING_UP))
     };
     let client_down = kernel.client_link.as_ref().filter(|link| is_down(link));
     if let Some(link) = client_down {
@@ -160,40 +212,12 @@ fn judge_link(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report)
         );
         return;
     }
-    if let Some((code, text, advice)) = first_harm(&kernel.paths, down) {
-        report.fails(step, code, Certainty::Certain, text, advice);
+    if let Some(harm) = first_harm(&kernel.paths, down) {
+        harm.report(step, report);
         return;
     }
-    let failed = |path: &PathEvidence| {
-        let (address, _) = path
-            .neighbour
-            .as_ref()
-            .filter(|(_, neighbour)| neighbour.state.has_failed())?;
-        Some((
-            Cause::NeighbourFailed,
-            format!(
-                "{} is not there on its link: nobody answers for {address}",
-                server(path, evidence)
-            ),
-            "see whether the machine or the pod is there, and has this address: `ip neigh show`",
-        ))
-    };
-    if let Some((code, text, advice)) = first_harm(&kernel.paths, failed) {
-        // A backend of this node whose interface is down is looked for elsewhere.
-        let is_local = kernel
-            .paths
-            .iter()
-            .any(|path| is_on_this_node(path, evidence));
-        match kernel.links_down.first().filter(|_| is_local) {
-            Some(name) => report.fails(
-                step,
-                Cause::LinkDown,
-                Certainty::Observed,
-                format!("the interface {} is down, and {text}", name.0),
-                BRING_UP,
-            ),
-            None => report.fails(step, code, Certainty::Observed, text, advice),
-        }
+    if let Some(harm) = first_harm(&kernel.paths, |path| neighbour_harm(path, evidence, kernel)) {
+        harm.report(step, report);
     }
     judge_filters(kernel, report);
     if let Some(text) = bridged_answer(kernel) {
@@ -224,7 +248,42 @@ fn judge_link(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report)
     }
 }
 
-/// What looks at the packets beside nftables.
+/// Nobody answers for the address to which the packet is passed.
+fn neighbour_harm(
+    path: &PathEvidence,
+    evidence: &Evidence,
+    kernel: &KernelEvidence,
+) -> Option<Harm> {
+    let (address, neighbour) = path.neighbour.as_ref()?;
+    if !neighbour.state.has_failed() {
+        return None;
+    }
+    let certainty = if neighbour.has_failed_lately() {
+        Certainty::Observed
+    } else {
+        Certainty::Possible
+    };
+    let to = server(path, evidence);
+    let text = format!("{to} is not there on its link: nobody answers for {address}");
+    // A pod of this node whose interface is down is looked for elsewhere.
+    let down = kernel.links_down.iter().find(|down| down.is_of_pod);
+    Some(match down.filter(|_| is_on_this_node(path, evidence)) {
+        Some(down) => Harm {
+            code: Cause::LinkDown,
+            certainty,
+            text: format!("the interface {} is down, and {text}", down.name.0),
+            advice: BRING_UP,
+        },
+        None => Harm {
+            code: Cause::NeighbourFailed,
+            certainty,
+            text,
+            advice: "see whether the machine or the pod is there, and has this address: `ip neigh show`",
+        },
+    })
+}
+
+/// What looks at the packets beside nftables. It is a cause only where packets are lost.
 fn judge_filters(kernel: &KernelEvidence, report: &mut Report) {
     let links = kernel.paths.iter().filter_map(|path| path.link.as_ref());
     let links = links.chain(&kernel.client_link);
@@ -248,14 +307,15 @@ fn judge_filters(kernel: &KernelEvidence, report: &mut Report) {
     if named.is_empty() {
         return;
     }
+    let text = format!(
+        "programs beside nftables see these packets, and may drop them: {}",
+        named.join("; ")
+    );
     report.fails(
         StepName::Link,
         Cause::FilterUnclear,
         Certainty::Possible,
-        format!(
-            "programs beside nftables see these packets, and may drop them: {}",
-            named.join("; ")
-        ),
+        text,
         "look at `tc -s filter show dev NAME ingress`, egress too, and `ip -d link show NAME`",
     );
 }
@@ -300,16 +360,35 @@ fn judge_answer(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Repor
             "this node has no route to the client{}",
             client_of(evidence)
         );
-        let advice = "look at the routes of this node to the client: `ip route get ADDRESS`";
-        report.fails(step, Cause::NoRouteBack, Certainty::Certain, text, advice);
+        let off: Vec<&str> = kernel.without_ipv6.iter().map(|name| &*name.0).collect();
+        match off[..] {
+            [] => {
+                let advice =
+                    "look at the routes of this node to the client: `ip route get ADDRESS`";
+                report.fails(step, Cause::NoRouteBack, Certainty::Certain, text, advice);
+            }
+            [first, ..] => {
+                let text = format!("{text}, and IPv6 is turned off at {}", off.join(", "));
+                let advice = format!(
+                    "if the client is there, `sysctl -w net.ipv6.conf.{first}.disable_ipv6=0`"
+                );
+                report.fails(step, Cause::Ipv6Off, Certainty::Certain, text, advice);
+            }
+        }
         return;
     }
     let harm = |path: &PathEvidence| {
+        let answer = path.answer.as_ref()?;
         if let Some((text, advice)) = answer_harm(path) {
-            return Some((Cause::RuleStopsAnswer, text, advice));
+            return Some(Harm {
+                code: Cause::RuleStopsAnswer,
+                certainty: certainty(answer),
+                text,
+                advice,
+            });
         }
-        match &path.answer.as_ref()?.end {
-            WalkEnd::NotRouted(Route::InvalidSource) => Some((
+        match &answer.end {
+            WalkEnd::NotRouted(Route::InvalidSource) => Some(Harm::certain(
                 Cause::AnswerReversePath,
                 format!(
                     "the kernel does not accept answers of {} from the interface where they come in (rp_filter)",
@@ -317,7 +396,7 @@ fn judge_answer(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Repor
                 ),
                 "give the backend a route by that interface, or set rp_filter of it to 2 or 0",
             )),
-            WalkEnd::NotRouted(_) => Some((
+            WalkEnd::NotRouted(_) => Some(Harm::certain(
                 Cause::NoRouteBack,
                 format!(
                     "this node has no route for the answer to the client{}",
@@ -328,18 +407,10 @@ fn judge_answer(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Repor
             _ => None,
         }
     };
-    if let Some((code, text, advice)) = first_harm(&kernel.paths, harm) {
-        let answers = kernel.paths.iter().filter_map(|path| path.answer.as_ref());
-        let surest = answers
-            .filter(|answer| !matches!(answer.end, WalkEnd::Sent { .. } | WalkEnd::Local { .. }))
-            .map(certainty)
-            .min();
-        let certainty = surest.unwrap_or(Certainty::Certain);
-        report.fails(step, code, certainty, text, advice);
-        return;
-    }
-    if let Some((code, text, advice)) = first_harm(&kernel.paths, |path| other_way(path, kernel)) {
-        report.fails(step, code, Certainty::Possible, text, advice);
+    let harm = first_harm(&kernel.paths, harm)
+        .or_else(|| first_harm(&kernel.paths, |path| other_way(path, kernel)));
+    if let Some(harm) = harm {
+        harm.report(step, report);
         return;
     }
     let is_known = kernel.paths.iter().any(|path| path.answer.is_some());
@@ -355,14 +426,15 @@ fn judge_answer(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Repor
 fn other_way(path: &PathEvidence, kernel: &KernelEvidence) -> Option<Harm> {
     let client = kernel.client_link.as_ref()?;
     match &path.answer.as_ref()?.end {
-        WalkEnd::Sent { interface, .. } if *interface != client.name => Some((
-            Cause::NoRouteBack,
-            format!(
+        WalkEnd::Sent { interface, .. } if *interface != client.name => Some(Harm {
+            code: Cause::NoRouteBack,
+            certainty: Certainty::Possible,
+            text: format!(
                 "the answer leaves by {}, but the client is at {}",
                 interface.0, client.name.0
             ),
-            "look at the routes of this node to the client: `ip route get ADDRESS`",
-        )),
+            advice: "look at the routes of this node to the client: `ip route get ADDRESS`",
+        }),
         _ => None,
     }
 }
@@ -405,14 +477,14 @@ fn judge_limits(kernel: &KernelEvidence, report: &mut Report) {
         let OwnVerdict::Translated { backend, .. } = path.own else {
             return None;
         };
-        Some((
+        Some(Harm::certain(
             Cause::SourcePortsUsedUp,
             format!("{used} masqueraded connections to {backend}: no source port is left for more"),
             "use more backends, or keep connections open instead of opening new ones",
         ))
     };
-    if let Some((code, text, advice)) = first_harm(&kernel.paths, ports) {
-        report.fails(step, code, Certainty::Certain, text, advice);
+    if let Some(harm) = first_harm(&kernel.paths, ports) {
+        harm.report(step, report);
     }
     if !report.has(step) {
         let text = usage.map_or_else(

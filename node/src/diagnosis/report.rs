@@ -19,6 +19,16 @@ pub struct Diagnosis {
     /// What else was found that would make it fail, or may, in the order of the way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<Finding>,
+    /// Why the kernel could not be looked at: then no cause says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+}
+
+impl Diagnosis {
+    /// True if the kernel was looked at, and nothing was found that makes the connection fail, or may.
+    pub const fn is_good(&self) -> bool {
+        self.cause.is_none() && self.unknown.is_none()
+    }
 }
 
 /// A step of a connection's way.

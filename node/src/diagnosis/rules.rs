@@ -86,13 +86,12 @@ pub(super) fn judge(evidence: &Evidence, kernel: &KernelEvidence, report: &mut R
         } else {
             format!("{text}, such as {}", server(path, evidence))
         };
-        report.fails(
-            StepName::Rules,
-            *code,
-            certainty(&path.first),
-            text,
-            *advice,
-        );
+        let certainty = match code {
+            // The other source may be routed to this node.
+            Cause::RuleChangesSource => Certainty::Possible,
+            _ => certainty(&path.first),
+        };
+        report.fails(StepName::Rules, *code, certainty, text, *advice);
     }
     judge_doubts(kernel, report);
     if !report.has(StepName::Rules) {
@@ -198,11 +197,16 @@ pub(super) fn answer_harm(path: &PathEvidence) -> Option<(String, &'static str)>
 /// Rules that cannot be evaluated, and would do harm.
 fn judge_doubts(kernel: &KernelEvidence, report: &mut Report) {
     let mut harmful = Vec::new();
+    let links = kernel.paths.iter().filter_map(|path| path.link.as_ref());
+    let has_bridge = links
+        .chain(&kernel.client_link)
+        .any(|link| link.kind.as_deref() == Some("bridge") || link.master.is_some());
     for path in &kernel.paths {
         let walks = std::iter::once(&path.first).chain(&path.answer);
-        for doubt in walks
-            .flat_map(|walk| &walk.doubts)
+        let doubts = walks.flat_map(|walk| &walk.doubts);
+        for doubt in doubts
             .filter(|doubt| doubt.is_harmful)
+            .filter(|doubt| has_bridge || !doubt.rule.base.table.starts_with("bridge "))
         {
             let text = format!("{} ({}: {})", doubt.rule, doubt.condition, doubt.effect);
             if !harmful.contains(&text) {

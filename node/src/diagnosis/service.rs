@@ -38,26 +38,20 @@ pub(super) fn judge(evidence: &Evidence, report: &mut Report) {
 
 /// Only the kernel's table can say what is served.
 fn judge_without_agent(evidence: &Evidence, report: &mut Report) {
-    let text = match (&evidence.agent, &evidence.kernel) {
-        (AgentState::NotRead { .. }, _) => return,
-        (_, Ok(kernel)) if is_translated(kernel) => {
-            "what the table in the kernel serves, as last programmed"
-        }
-        _ => "the table in the kernel does not serve this destination",
+    let kernel = match (&evidence.agent, &evidence.kernel) {
+        (AgentState::NotRead { .. }, _) | (_, Err(_)) => return,
+        (_, Ok(kernel)) => kernel,
     };
-    let state = match &evidence.kernel {
-        Ok(kernel) if is_translated(kernel) => StepState::Ok,
-        _ => StepState::Unknown,
-    };
-    if state == StepState::Ok {
-        report.step(StepName::Service, state, text);
+    if is_translated(kernel) {
+        let text = "what the table in the kernel serves, as last programmed";
+        report.step(StepName::Service, StepState::Ok, text);
     } else {
         // With the agent it might.
         report.fails(
             StepName::Service,
             Cause::NotAService,
             Certainty::Certain,
-            text,
+            "the table in the kernel does not serve this destination",
             "start the agent",
         );
     }

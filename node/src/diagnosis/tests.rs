@@ -8,9 +8,9 @@ use contiv_model::{
     trace::{Verdict, trace},
 };
 use contiv_renderer::packet_path::{
-    ChainRef, Doubt, Hook, KnownFlow, Link, LinkState, Listening, Neighbour, NeighbourState,
-    OwnVerdict, ProbeResult, Route, RuleRef, StopKind, TcpState, TrafficFilters, Walk, WalkEnd,
-    WalkStep,
+    ChainRef, Doubt, DownLink, Hook, KnownFlow, Link, LinkState, Listener, Listening, Neighbour,
+    NeighbourState, OwnVerdict, ProbeResult, Route, RuleRef, StopKind, TcpState, TrafficFilters,
+    Walk, WalkEnd, WalkStep,
 };
 use jiff::Timestamp;
 
@@ -123,6 +123,15 @@ fn path(backend: &str) -> PathEvidence {
         is_source_own: true,
         source_ports_used: None,
         probe: None,
+    }
+}
+
+fn neighbour(state: NeighbourState, age: u32) -> Neighbour {
+    Neighbour {
+        state,
+        link_address: None,
+        age,
+        probes: 0,
     }
 }
 
@@ -323,10 +332,7 @@ fn one_bad_way_of_two_is_named_with_its_part() {
 
 #[test]
 fn links_neighbours_and_tables_are_causes() {
-    let failed = Neighbour {
-        state: NeighbourState::Failed,
-        link_address: None,
-    };
+    let failed = neighbour(NeighbourState::Failed, 2);
     for (evidence, expected) in [
         (
             with_paths(|path| {
@@ -348,6 +354,7 @@ fn links_neighbours_and_tables_are_causes() {
         ),
         (
             with_paths(|path| {
+                path.listening = Some(Listening::Nowhere);
                 path.first.end = WalkEnd::Local {
                     source: address("10.244.1.5:40000"),
                     destination: address(BACKENDS[0]),
@@ -362,7 +369,8 @@ fn links_neighbours_and_tables_are_causes() {
 
 #[test]
 fn attempts_tell_of_the_backend() {
-    let refused = attempt(BACKENDS[0], TcpState::Close, true);
+    // A client that only looked whether somebody answers, and reset the connection.
+    let checked = attempt(BACKENDS[0], TcpState::Close, true);
     let unanswered = attempt(BACKENDS[0], TcpState::SynSent, false);
     let answered = attempt(BACKENDS[0], TcpState::TimeWait, true);
     let stale = attempt("10.244.9.9:8080", TcpState::SynSent, false);
@@ -370,17 +378,17 @@ fn attempts_tell_of_the_backend() {
         let attempts = attempts.iter().map(|it| (*it).clone()).collect();
         with(|kernel| kernel.attempts = attempts)
     };
-    assert_eq!(cause(&of(&[&refused])), Some(Cause::BackendRefuses));
+    assert_eq!(cause(&of(&[&checked])), None);
     assert_eq!(cause(&of(&[&unanswered])), Some(Cause::BackendSilent));
     assert_eq!(cause(&of(&[&stale])), Some(Cause::StaleFlow));
     assert_eq!(cause(&of(&[&stale, &answered])), None);
     assert_eq!(cause(&of(&[&answered])), None);
     // The same backend has answered another attempt.
-    assert_eq!(cause(&of(&[&refused, &answered])), None);
+    assert_eq!(cause(&of(&[&unanswered, &answered])), None);
     let earlier = attempt_at(BACKENDS[0], TcpState::TimeWait, true, 5);
     assert_eq!(
-        cause(&of(&[&refused, &earlier])),
-        Some(Cause::BackendRefuses)
+        cause(&of(&[&unanswered, &earlier])),
+        Some(Cause::BackendSilent)
     );
     let mut evidence = of(&[&unanswered]);
     if let Ok(kernel) = &mut evidence.kernel {
@@ -442,19 +450,249 @@ fn what_cannot_be_evaluated_counts_only_while_nothing_was_answered() {
             .push(attempt(BACKENDS[0], TcpState::Established, true));
     }
     assert_eq!(cause(&evidence), None);
-    let filtered = with(|kernel| {
-        kernel.filters.push((
-            InterfaceName::new("eth0"),
-            TrafficFilters {
-                ingress: vec!["bpf".to_owned()],
+}
+
+#[test]
+fn filters_beside_nftables_count_only_where_packets_are_lost() {
+    let filtered = |dropped, attempts: &[Attempt]| {
+        with(|kernel| {
+            let ingress = vec!["bpf".to_owned()];
+            let filters = TrafficFilters {
+                ingress,
+                dropped,
                 ..TrafficFilters::default()
-            },
-        ));
-        kernel
-            .attempts
-            .push(attempt(BACKENDS[0], TcpState::SynSent, false));
+            };
+            kernel.filters.push((InterfaceName::new("eth0"), filters));
+            kernel.attempts = attempts.to_vec();
+        })
+    };
+    let lost = attempt(BACKENDS[0], TcpState::SynSent, false);
+    assert_eq!(cause(&filtered(0, &[lost])), Some(Cause::FilterUnclear));
+    assert_eq!(cause(&filtered(3, &[])), Some(Cause::FilterUnclear));
+    let idle = diagnose(&filtered(0, &[]));
+    assert_eq!(idle.cause, None, "{idle}");
+    assert!(
+        idle.to_string().contains("eth0 has filters of tc"),
+        "{idle}"
+    );
+}
+
+#[test]
+fn rules_of_bridges_count_only_for_packets_that_pass_one() {
+    let mut of_bridge = rule("forward");
+    of_bridge.base.table = "bridge filter".to_owned();
+    let doubt = Doubt {
+        rule: of_bridge,
+        condition: "rules of bridges are not evaluated".to_owned(),
+        effect: "anything".to_owned(),
+        is_harmful: true,
+    };
+    let mut evidence = with_paths(|path| path.first.doubts.push(doubt.clone()));
+    assert_eq!(cause(&evidence), None);
+    if let Ok(kernel) = &mut evidence.kernel
+        && let Some(link) = &mut kernel.client_link
+    {
+        link.kind = Some("bridge".to_owned());
+    }
+    assert_eq!(cause(&evidence), Some(Cause::RuleUnclear));
+}
+
+#[test]
+fn kernel_that_cannot_be_read_gives_no_all_clear() {
+    let mut evidence = healthy();
+    evidence.kernel = Err("run it as root".to_owned());
+    let unknown = diagnose(&evidence);
+    assert_eq!(unknown.cause, None);
+    assert!(!unknown.is_good());
+    let text = unknown.to_string();
+    assert!(
+        text.contains("NOT KNOWN") && text.contains("run it as root"),
+        "{text}"
+    );
+    // What the objects say is known all the same.
+    evidence.explanation = Some(explanation(&[]));
+    assert_eq!(cause(&evidence), Some(Cause::NoEndpoints));
+    // Without the agent nothing is.
+    evidence.explanation = None;
+    evidence.agent = AgentState::Manifests;
+    assert_eq!(diagnose(&evidence).cause, None);
+    assert!(diagnose(&healthy()).is_good());
+}
+
+#[test]
+fn interface_is_blamed_only_if_it_leads_there() {
+    let down = |networks: &[&str], is_only_one| {
+        let networks = networks.iter().map(|it| it.parse().unwrap()).collect();
+        with(|kernel| {
+            kernel.links_down.push(DownLink {
+                name: InterfaceName::new("eno2"),
+                networks,
+                is_of_pod: false,
+                is_only_one,
+            });
+            for path in &mut kernel.paths {
+                path.first.end = WalkEnd::NotRouted(Route::Unreachable);
+                path.answer = None;
+            }
+        })
+    };
+    assert_eq!(
+        cause(&down(&["10.244.2.1/24"], false)),
+        Some(Cause::LinkDown)
+    );
+    assert_eq!(
+        cause(&down(&["192.168.9.1/24"], true)),
+        Some(Cause::LinkDown)
+    );
+    let other = diagnose(&down(&["192.168.9.1/24"], false)).cause.unwrap();
+    assert_eq!(other.code, Cause::NoRoute);
+    assert!(other.text.contains("eno2"), "{}", other.text);
+    let without_ipv6 = with(|kernel| {
+        kernel.client_route = Some(Route::Unreachable);
+        kernel.without_ipv6.push(InterfaceName::new("eth1"));
     });
-    assert_eq!(cause(&filtered), Some(Cause::FilterUnclear));
+    let found = diagnose(&without_ipv6).cause.unwrap();
+    assert_eq!(found.code, Cause::Ipv6Off);
+    assert!(
+        found.text.contains("no route to the client"),
+        "{}",
+        found.text
+    );
+}
+
+#[test]
+fn reverse_path_of_a_client_whose_place_is_a_guess_is_possible() {
+    let evidence = |is_client_guessed| {
+        with(|kernel| {
+            kernel.is_client_guessed = is_client_guessed;
+            for path in &mut kernel.paths {
+                path.first.end = WalkEnd::NotRouted(Route::InvalidSource);
+                path.answer = None;
+            }
+        })
+    };
+    for (is_guess, expected) in [(false, Certainty::Certain), (true, Certainty::Possible)] {
+        let found = diagnose(&evidence(is_guess)).cause.unwrap();
+        assert_eq!(
+            (found.code, found.certainty),
+            (Cause::ReversePath, expected)
+        );
+    }
+}
+
+#[test]
+fn old_failure_of_a_neighbour_is_not_a_failure_now() {
+    let failed = |state, age| {
+        let neighbour = neighbour(state, age);
+        let evidence = with_paths(move |path| {
+            path.neighbour = Some((address(BACKENDS[0]).ip(), neighbour.clone()));
+        });
+        diagnose(&evidence).cause.unwrap().certainty
+    };
+    assert_eq!(failed(NeighbourState::Failed, 2), Certainty::Observed);
+    assert_eq!(failed(NeighbourState::Failed, 600), Certainty::Possible);
+    assert_eq!(failed(NeighbourState::Incomplete, 0), Certainty::Possible);
+}
+
+#[test]
+fn further_address_of_this_node_is_not_one_that_somebody_took() {
+    let at_home = |listening: Option<Listening>| {
+        let evidence = with_paths(|path| {
+            path.listening = listening.clone();
+            path.first.end = WalkEnd::Local {
+                source: address("10.244.1.5:40000"),
+                destination: address(BACKENDS[0]),
+            };
+        });
+        let cause = diagnose(&evidence).cause;
+        cause.map(|cause| (cause.code, cause.certainty))
+    };
+    let listener = Listener {
+        address: address("0.0.0.0:8080"),
+        is_v6_only: false,
+        interface: 0,
+        waiting: 0,
+        limit: 128,
+    };
+    assert_eq!(at_home(Some(Listening::Here(listener))), None);
+    assert_eq!(
+        at_home(Some(Listening::Nowhere)),
+        Some((Cause::BackendAddressTaken, Certainty::Certain))
+    );
+    assert_eq!(
+        at_home(None),
+        Some((Cause::BackendAddressTaken, Certainty::Possible))
+    );
+}
+
+#[test]
+fn silence_over_udp_may_be_what_the_protocol_does() {
+    let mut one_way = attempt(BACKENDS[0], TcpState::None, false);
+    one_way.flow.protocol = Protocol::Udp;
+    one_way.flow.tcp_state = None;
+    let found = diagnose(&with(|kernel| kernel.attempts.push(one_way)));
+    let cause = found.cause.unwrap();
+    assert_eq!(
+        (cause.code, cause.certainty),
+        (Cause::BackendSilent, Certainty::Possible)
+    );
+}
+
+#[test]
+fn probe_does_not_outweigh_what_the_client_met() {
+    let probed = |outcome: ProbeResult, answered: bool| {
+        with(|kernel| {
+            for path in &mut kernel.paths {
+                path.probe = Some(outcome.clone());
+            }
+            if answered {
+                let answers = BACKENDS.map(|it| attempt(it, TcpState::Established, true));
+                kernel.attempts.extend(answers);
+            }
+        })
+    };
+    let silent = ProbeResult::Silent;
+    assert_eq!(
+        cause(&probed(silent.clone(), false)),
+        Some(Cause::BackendSilent)
+    );
+    assert_eq!(
+        cause(&probed(silent, true)),
+        None,
+        "a policy may let clients in"
+    );
+    assert_eq!(
+        cause(&probed(ProbeResult::Refused, true)),
+        Some(Cause::BackendRefuses)
+    );
+    let untried = with_paths(|path| path.probe = Some(ProbeResult::Failed("EMFILE".to_owned())));
+    let diagnosis = diagnose(&untried);
+    assert_eq!(diagnosis.cause, None, "{diagnosis}");
+    assert!(diagnosis.to_string().contains("EMFILE"), "{diagnosis}");
+}
+
+#[test]
+fn surest_harm_of_the_ways_is_named_with_its_own_certainty() {
+    let unsure = walk(WalkEnd::Stopped {
+        by: rule("FORWARD"),
+        kind: StopKind::Drops,
+    });
+    let mut unsure = unsure;
+    unsure.doubts.push(Doubt {
+        rule: rule("FORWARD"),
+        condition: "match recent of iptables".to_owned(),
+        effect: "accept".to_owned(),
+        is_harmful: false,
+    });
+    let evidence = with(|kernel| {
+        kernel.paths[0].answer = Some(unsure);
+        kernel.paths[1].answer = Some(walk(WalkEnd::NotRouted(Route::Unreachable)));
+    });
+    let found = diagnose(&evidence).cause.unwrap();
+    assert_eq!(
+        (found.code, found.certainty),
+        (Cause::NoRouteBack, Certainty::Certain)
+    );
 }
 
 #[test]

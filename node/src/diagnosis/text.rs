@@ -40,6 +40,7 @@ impl Display for Diagnosis {
             steps,
             cause,
             others,
+            unknown,
         } = self;
         if let Some(flow) = flow {
             writeln!(f, "{flow}\n")?;
@@ -55,10 +56,19 @@ impl Display for Diagnosis {
             ..
         }) = cause
         else {
-            return writeln!(
-                f,
-                "NO CAUSE FOUND: nothing that could be looked at stops this connection"
-            );
+            match unknown {
+                None => writeln!(
+                    f,
+                    "NO CAUSE FOUND: nothing that could be looked at stops this connection"
+                ),
+                Some(reason) => writeln!(
+                    f,
+                    "NOT KNOWN: the kernel of this machine could not be looked at: {reason}"
+                ),
+            }?;
+            return others
+                .iter()
+                .try_for_each(|other| writeln!(f, "UNCLEAR: {}", other.text));
         };
         let label = match certainty {
             Certainty::Certain | Certainty::Observed => "CAUSE",

@@ -122,11 +122,18 @@ pub struct KnownFlows {
     pub flows: Vec<KnownFlow>,
     /// How many there are.
     pub count: usize,
+    /// How many of them are not over: those of TCP that are end by themselves, and their ports are used again.
+    pub open: usize,
 }
 
 impl KnownFlows {
     fn add(&mut self, flow: KnownFlow) {
         self.count += 1;
+        let is_over = matches!(
+            flow.tcp_state,
+            Some(TcpState::TimeWait | TcpState::Close | TcpState::LastAck)
+        );
+        self.open += usize::from(!is_over);
         if self.flows.len() < MAX_FLOWS {
             self.flows.push(flow);
         }
@@ -143,15 +150,26 @@ pub(super) struct TupleFilter {
     pub(super) destination_port: Option<u16>,
 }
 
-/// Selects flows. Kernels before 5.8 do not know the filter, so it is checked again here.
+/// Selects flows.
 pub(super) fn select(
     socket: &mut KernelSocket,
     protocol: Protocol,
     filter: TupleFilter,
 ) -> Result<KnownFlows, PathError> {
+    let mut found = KnownFlows::default();
+    pass(socket, protocol, filter, |flow| found.add(flow))?;
+    Ok(found)
+}
+
+/// Passes selected flows on. Kernels before 5.8 do not know the filter, so it is checked again here.
+pub(super) fn pass(
+    socket: &mut KernelSocket,
+    protocol: Protocol,
+    filter: TupleFilter,
+    mut take: impl FnMut(KnownFlow),
+) -> Result<(), PathError> {
     let kinds = [GET, NEW].map(|kind| kind_of(NFNL_SUBSYS_CTNETLINK, kind));
     let family = filter.source.or(filter.destination).map_or(0, family_of);
-    let mut found = KnownFlows::default();
     let fill = |request: &mut Writer<'_>| write_filter(request, protocol, filter);
     socket.dump(kinds, &[family, 0, 0, 0], fill, |message| {
         let flow = message
@@ -161,10 +179,9 @@ pub(super) fn select(
             && flow.protocol == protocol
             && filter.matches(&flow)
         {
-            found.add(flow);
+            take(flow);
         }
-    })?;
-    Ok(found)
+    })
 }
 
 impl TupleFilter {
@@ -444,6 +461,11 @@ mod tests {
         for _ in 0..MAX_FLOWS + 5 {
             flows.add(flow.clone());
         }
-        assert_eq!((flows.flows.len(), flows.count), (MAX_FLOWS, MAX_FLOWS + 5));
+        flows.add(KnownFlow {
+            tcp_state: Some(TcpState::TimeWait),
+            ..flow
+        });
+        assert_eq!((flows.flows.len(), flows.count), (MAX_FLOWS, MAX_FLOWS + 6));
+        assert_eq!(flows.open, MAX_FLOWS + 5);
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn walk_first(
     };
     let record = Record {
         steps: Vec::new(),
-        doubts: unread_rules(ruleset),
+        doubts: unread_rules(ruleset, packet.source.is_ipv4()),
     };
     Follower {
         sources: Sources {
@@ -135,8 +135,10 @@ pub(super) fn walk_answer(
 }
 
 /// What is known to be there and cannot be evaluated.
-fn unread_rules(ruleset: &Ruleset) -> Vec<Doubt> {
-    let legacy = ruleset.legacy().iter().map(|(family, names)| Doubt {
+fn unread_rules(ruleset: &Ruleset, is_v4: bool) -> Vec<Doubt> {
+    let of_family = |(family, _): &&(&str, String)| (*family == "ip") == is_v4;
+    let legacy = ruleset.legacy().iter().filter(of_family);
+    let legacy = legacy.map(|(family, names)| Doubt {
         rule: RuleRef {
             base: ChainRef {
                 table: format!("{family} {names} of iptables-legacy"),

@@ -1,6 +1,9 @@
 //! What the kernel of this node knows about the way of a connection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use contiv_model::{InterfaceName, Protocol};
 
@@ -139,8 +142,8 @@ impl NodeInspector {
         flows::select(self.conntrack()?, protocol, filter)
     }
 
-    /// How many flows with this source, as the backend sees it, there are to a backend. If it is a masquerading address, there is room
-    /// for [`MASQUERADE_PORTS`].
+    /// How many flows with this source, as backends see it, there are to each backend. If it is a masquerading address, there is room
+    /// for [`MASQUERADE_PORTS`] of each. Counts all in one pass over the table.
     ///
     /// # Errors
     /// As [`Self::flows`].
@@ -148,16 +151,19 @@ impl NodeInspector {
         &mut self,
         protocol: Protocol,
         source: IpAddr,
-        backend: SocketAddr,
-    ) -> Result<usize, PathError> {
+    ) -> Result<BTreeMap<SocketAddr, usize>, PathError> {
         let filter = TupleFilter {
             is_reply: true,
-            source: Some(backend.ip()),
+            source: None,
             destination: Some(source),
-            source_port: Some(backend.port()),
+            source_port: None,
             destination_port: None,
         };
-        Ok(flows::select(self.conntrack()?, protocol, filter)?.count)
+        let mut used = BTreeMap::new();
+        flows::pass(self.conntrack()?, protocol, filter, |flow| {
+            *used.entry(flow.server).or_default() += 1;
+        })?;
+        Ok(used)
     }
 
     /// Whether a process of this network namespace receives what comes to an address and port.

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use contiv_model::{InterfaceName, Protocol};
+use ipnetwork::IpNetwork;
 use nix::libc::{EACCES, EHOSTUNREACH, EINVAL, ENETUNREACH, EXDEV};
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use super::{
     AddressKind, Network, PathError, Route, RouteQuery,
     kernel_socket::{KernelSocket, address_of, family_of, native_number, octets},
     links::{Link, Links},
-    neighbours::{self, InterfaceAddress},
+    neighbours::{self, InterfaceAddress, OwnAddress},
     settings::{KernelSettings, ReversePathFilter},
 };
 use crate::{
@@ -66,8 +67,23 @@ pub enum ClientOrigin {
     ThisNode,
     /// Probably this interface: by it this node reaches the client.
     Interface(InterfaceName),
+    /// Perhaps this interface: the client's address is in its network, but the route to the client leads elsewhere.
+    Network(InterfaceName),
     /// Nobody knows: this node has no route to the client.
     Unknown(Route),
+}
+
+/// An interface in use through which nothing passes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DownLink {
+    /// Its name.
+    pub name: InterfaceName,
+    /// The networks of its addresses.
+    pub networks: Vec<IpNetwork>,
+    /// It leads to a pod: it is of the kind veth, and has no network.
+    pub is_of_pod: bool,
+    /// It is the only one with a network that leads out of this node.
+    pub is_only_one: bool,
 }
 
 /// The answer to a lookup.
@@ -113,17 +129,24 @@ impl KernelNetwork {
         if route == Route::Local {
             return Ok(ClientOrigin::ThisNode);
         }
-        let mut seen = self.interfaces_of_neighbour(client)?;
-        if seen.is_empty() {
-            seen = self.interfaces_into_network_of(client)?;
-        }
+        let on_link = self.interfaces_of_neighbour(client)?;
+        let in_network = self.interfaces_into_network_of(client)?;
+        let of_route = match &route {
+            Route::Unicast { interface, .. } => Some(interface),
+            _ => None,
+        };
+        let is_of_route = |seen: &[InterfaceName]| of_route.is_some_and(|it| seen.contains(it));
+        let is_undecided = on_link.is_empty() && in_network.is_empty();
         Ok(match route {
-            Route::Unicast { interface, .. } if seen.is_empty() || seen.contains(&interface) => {
+            Route::Unicast { interface, .. }
+                if is_undecided || is_of_route(&on_link) || is_of_route(&in_network) =>
+            {
                 ClientOrigin::Interface(interface)
             }
-            route => match seen.into_iter().next() {
-                Some(interface) => ClientOrigin::Interface(interface),
-                None => ClientOrigin::Unknown(route),
+            route => match (on_link.into_iter().next(), in_network.into_iter().next()) {
+                (Some(interface), _) => ClientOrigin::Interface(interface),
+                (None, Some(interface)) => ClientOrigin::Network(interface),
+                (None, None) => ClientOrigin::Unknown(route),
             },
         })
     }
@@ -149,21 +172,18 @@ impl KernelNetwork {
         &mut self,
         address: IpAddr,
     ) -> Result<Vec<InterfaceName>, PathError> {
-        let mut found = Vec::new();
-        for link in self.links.iter() {
-            let is_port = link
-                .master
-                .as_ref()
-                .is_some_and(|master| self.is_bridge(master));
-            if !link.is_up || link.is_loopback || is_port {
-                continue;
-            }
-            let neighbour = neighbours::neighbour(&mut self.socket, link, address)?;
-            if neighbour.is_some_and(|it| it.link_address.is_some() && !it.state.has_failed()) {
-                found.push(link.name.clone());
-            }
-        }
-        Ok(found)
+        let mut seen = neighbours::interfaces_of(&mut self.socket, address)?;
+        // In the order of the list of interfaces.
+        seen.sort_unstable();
+        let links = seen.iter().filter_map(|index| self.links.by_index(*index));
+        let is_port = |link: &&Link| {
+            let master = link.master.as_ref();
+            master.is_some_and(|master| self.is_bridge(master))
+        };
+        let inputs = links
+            .filter(|link| link.is_up && !link.is_loopback)
+            .filter(|link| !is_port(link));
+        Ok(inputs.map(|link| link.name.clone()).collect())
     }
 
     /// The interfaces that have an address of the network that an address is in.
@@ -182,20 +202,49 @@ impl KernelNetwork {
     ///
     /// # Errors
     /// When the kernel cannot be queried.
-    pub fn interfaces_down(&mut self) -> Result<Vec<InterfaceName>, PathError> {
+    pub fn interfaces_down(&mut self) -> Result<Vec<DownLink>, PathError> {
         let own = neighbours::addresses(&mut self.socket, 0)?;
+        let own = &own;
+        let addresses = |link: &Link| {
+            let index = link.index;
+            own.iter().filter(move |own| own.interface == index)
+        };
         let is_used = |link: &Link| match link.kind.as_deref() {
             Some("veth") => true,
             // Without ports it has no carrier.
             Some("bridge" | "dummy") => false,
-            _ => own.iter().any(|own| own.interface == link.index),
+            _ => addresses(link).next().is_some(),
         };
         let down = self
             .links
             .iter()
             .filter(|link| !link.is_loopback && is_used(link))
             .filter(|link| !link.is_up || !link.has_carrier);
-        Ok(down.map(|link| link.name.clone()).collect())
+        let networks = |link: &Link| addresses(link).filter_map(OwnAddress::network).collect();
+        let leads_out = |link: &&Link| {
+            let is_inner = matches!(link.kind.as_deref(), Some("bridge" | "dummy"));
+            let networks: Vec<IpNetwork> = networks(link);
+            !link.is_loopback && !is_inner && !networks.is_empty()
+        };
+        let ways_out = self.links.iter().filter(leads_out).count();
+        Ok(down
+            .map(|link| DownLink {
+                name: link.name.clone(),
+                networks: networks(link),
+                is_of_pod: link.kind.as_deref() == Some("veth")
+                    && addresses(link).all(|own| own.network().is_none()),
+                is_only_one: ways_out == 1 && leads_out(&link),
+            })
+            .collect())
+    }
+
+    /// Whether an interface is in a VRF, which has routes of its own.
+    pub fn is_in_vrf(&self, link: &Link) -> bool {
+        let master = link
+            .master
+            .as_ref()
+            .and_then(|name| self.links.by_name(name));
+        master.is_some_and(|master| master.kind.as_deref() == Some("vrf"))
     }
 
     pub(super) const fn socket(&mut self) -> &mut KernelSocket {

@@ -32,7 +32,7 @@ mod xt_match;
 
 pub use flows::{KnownFlow, KnownFlows, MAX_FLOWS, TcpState};
 pub use inspector::{MASQUERADE_PORTS, NodeInspector};
-pub use kernel_network::{ClientOrigin, KernelNetwork};
+pub use kernel_network::{ClientOrigin, DownLink, KernelNetwork};
 pub use links::{Link, LinkState};
 pub use listeners::{Listener, Listening};
 pub use neighbours::{InterfaceAddress, Neighbour, NeighbourState};

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use contiv_model::InterfaceName;
 use ipnetwork::IpNetwork;
-use nix::libc::ENOENT;
+use nix::libc::{ENODEV, ENOENT};
 use serde::Serialize;
 
 use super::{
@@ -16,6 +16,7 @@ use crate::netlink::Attributes;
 
 const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
+const RTM_NEWNEIGH: u16 = 28;
 const RTM_GETNEIGH: u16 = 30;
 /// The length of `struct ndmsg`, and the offsets of its interface and its state.
 const NEIGHBOUR_HEADER: usize = 12;
@@ -23,6 +24,13 @@ const NEIGHBOUR_INTERFACE: usize = 4;
 const NEIGHBOUR_STATE: usize = 8;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
+const NDA_CACHEINFO: u16 = 3;
+const NDA_PROBES: u16 = 4;
+/// The offset of `ndm_updated` in `struct nda_cacheinfo`, in hundredths of a second.
+const CACHEINFO_UPDATED: usize = 8;
+
+/// A failure as old as this says that the neighbour is not there now.
+const FAILURE_RELEVANCE_SECONDS: u32 = 60;
 
 /// The length of `struct ifaddrmsg`, and the offsets of its prefix length, its flags and its interface.
 const ADDRESS_HEADER: usize = 8;
@@ -43,6 +51,22 @@ pub struct Neighbour {
     pub state: NeighbourState,
     /// Its link-layer address, as in "02:00:00:00:00:01"; none if it is not known.
     pub link_address: Option<String>,
+    /// How many seconds ago its state changed.
+    pub age: u32,
+    /// How often it was asked for since without an answer.
+    pub probes: u32,
+}
+
+impl Neighbour {
+    /// True if it did not answer when it was asked for not long ago: it is there no more. One that was asked for long ago may be back, and
+    /// one that was just asked for the first time may answer.
+    pub const fn has_failed_lately(&self) -> bool {
+        match self.state {
+            NeighbourState::Failed => self.age <= FAILURE_RELEVANCE_SECONDS,
+            NeighbourState::Incomplete => self.probes > 1,
+            _ => false,
+        }
+    }
 }
 
 /// The state of a neighbour: `NUD_REACHABLE` and so on.
@@ -117,7 +141,8 @@ pub(super) fn neighbour(
     });
     match answer? {
         Ok(message) => Ok(read_neighbour(&message)),
-        Err(ENOENT) => Ok(None),
+        // The interface may be gone since it was listed.
+        Err(ENOENT | ENODEV) => Ok(None),
         Err(code) => {
             let error = std::io::Error::from_raw_os_error(code);
             Err(PathError(format!(
@@ -138,7 +163,36 @@ fn read_neighbour(message: &[u8]) -> Option<Neighbour> {
     Some(Neighbour {
         state: NeighbourState::of(u16::from_ne_bytes(*state)),
         link_address: link_address.map(text),
+        age: (attributes.get(NDA_CACHEINFO))
+            .and_then(|info| number_at(info, CACHEINFO_UPDATED))
+            .map_or(0, |updated| updated / 100),
+        probes: native_number(attributes.get(NDA_PROBES)).unwrap_or_default(),
     })
+}
+
+/// The indexes of the interfaces on whose links another machine has answered for an address.
+pub(super) fn interfaces_of(
+    socket: &mut KernelSocket,
+    address: IpAddr,
+) -> Result<Vec<u32>, PathError> {
+    let mut header = [0; NEIGHBOUR_HEADER];
+    header[0] = family_of(address);
+    let mut found = Vec::new();
+    let kinds = [RTM_GETNEIGH, RTM_NEWNEIGH];
+    socket.dump(
+        kinds,
+        &header,
+        |_| (),
+        |message| {
+            let attributes = Attributes(message.get(NEIGHBOUR_HEADER..).unwrap_or_default());
+            let is_it = attributes.get(NDA_DST).and_then(address_of) == Some(address);
+            let neighbour = read_neighbour(message).filter(|_| is_it);
+            if neighbour.is_some_and(|it| it.link_address.is_some() && !it.state.has_failed()) {
+                found.extend(number_at(message, NEIGHBOUR_INTERFACE));
+            }
+        },
+    )?;
+    Ok(found)
 }
 
 /// The interfaces that have an address.
@@ -173,10 +227,18 @@ pub(super) struct OwnAddress {
 impl OwnAddress {
     /// True if another machine of its network has this address.
     pub(super) fn reaches(&self, address: IpAddr) -> bool {
-        let full = if self.address.is_ipv4() { 32 } else { 128 };
-        self.prefix < full
-            && IpNetwork::new(self.address, self.prefix)
-                .is_ok_and(|network| network.contains(address))
+        self.network()
+            .is_some_and(|network| network.contains(address))
+    }
+
+    /// Its network; none if nobody else is in it, and for link-local ones, which every interface has.
+    pub(super) fn network(&self) -> Option<IpNetwork> {
+        let (full, is_link_local) = match self.address {
+            IpAddr::V4(address) => (32, address.is_link_local()),
+            IpAddr::V6(address) => (128, address.is_unicast_link_local()),
+        };
+        let network = IpNetwork::new(self.address, self.prefix).ok();
+        network.filter(|_| self.prefix < full && !is_link_local)
     }
 }
 
@@ -227,14 +289,42 @@ mod tests {
             read_neighbour(&message),
             Some(Neighbour {
                 state: NeighbourState::Permanent,
-                link_address: None
+                link_address: None,
+                age: 0,
+                probes: 0,
             })
         );
+        let mut info = [0; 16];
+        info[CACHEINFO_UPDATED..CACHEINFO_UPDATED + 4].copy_from_slice(&6150_u32.to_ne_bytes());
+        Writer::new(&mut message).bytes(NDA_CACHEINFO, &info);
+        Writer::new(&mut message).bytes(NDA_PROBES, &3_u32.to_ne_bytes());
+        let read = read_neighbour(&message).unwrap();
+        assert_eq!((read.age, read.probes), (61, 3));
         Writer::new(&mut message).bytes(NDA_LLADDR, &[2, 0, 0, 0, 0, 0xa1]);
         let link_address = read_neighbour(&message).and_then(|found| found.link_address);
         assert_eq!(link_address.as_deref(), Some("02:00:00:00:00:a1"));
         for end in 0..NEIGHBOUR_HEADER {
             assert_eq!(read_neighbour(&message[..end]), None, "cut off after {end}");
+        }
+    }
+
+    #[test]
+    fn neighbour_has_failed_lately_only_if_it_was_asked_for_lately() {
+        let neighbour = |state, age, probes| Neighbour {
+            state,
+            link_address: None,
+            age,
+            probes,
+        };
+        for (state, age, probes, expected) in [
+            (NeighbourState::Failed, 3, 0, true),
+            (NeighbourState::Failed, 61, 0, false),
+            (NeighbourState::Incomplete, 0, 3, true),
+            (NeighbourState::Incomplete, 0, 1, false),
+            (NeighbourState::Stale, 0, 0, false),
+        ] {
+            let neighbour = neighbour(state, age, probes);
+            assert_eq!(neighbour.has_failed_lately(), expected, "{neighbour:?}");
         }
     }
 

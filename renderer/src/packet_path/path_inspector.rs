@@ -19,13 +19,15 @@ use crate::{
     },
 };
 
-/// How often a packet is followed again if the rules change meanwhile.
-const WALK_ATTEMPTS: usize = 3;
+/// How often the rules are read again if they change while packets are followed.
+const MAX_READS: usize = 3;
 
 /// Follows packets through the rules of the network namespace in which it was opened. Changes nothing.
 pub struct PathInspector {
     kernel: KernelLookups,
     ruleset: Ruleset,
+    /// How often the rules were read again.
+    reads: usize,
 }
 
 impl fmt::Debug for PathInspector {
@@ -43,7 +45,11 @@ impl PathInspector {
         let socket = Socket::open(&Linux::shared()).map_err(|error| failed(&error))?;
         let mut kernel = KernelLookups { socket };
         let ruleset = Ruleset::read(&mut kernel.socket)?;
-        Ok(Self { kernel, ruleset })
+        Ok(Self {
+            kernel,
+            ruleset,
+            reads: 0,
+        })
     }
 
     /// The rules that were read last.
@@ -82,15 +88,16 @@ impl PathInspector {
         &mut self,
         mut walk: impl FnMut(&Ruleset, &mut KernelLookups) -> Result<T, PathError>,
     ) -> Result<T, PathError> {
-        for _ in 1..WALK_ATTEMPTS {
+        loop {
             let walked = walk(&self.ruleset, &mut self.kernel)?;
             let generation = self.kernel.socket.generation();
-            if generation.map_err(|error| failed(&error))? == self.ruleset.generation {
+            let generation = generation.map_err(|error| failed(&error))?;
+            if generation == self.ruleset.generation || self.reads == MAX_READS {
                 return Ok(walked);
             }
             self.ruleset = Ruleset::read(&mut self.kernel.socket)?;
+            self.reads += 1;
         }
-        walk(&self.ruleset, &mut self.kernel)
     }
 }
 

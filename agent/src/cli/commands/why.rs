@@ -31,7 +31,7 @@ use crate::{
 /// The agent looks at its state, the service, its table, the rules of other programs, routes, links, the way of the answer, and at what
 /// real attempts of this client met in the last minutes. Without an agent, and with -f, it is the kernel of this machine that is
 /// looked at; as root. As in: contiv why --from pod/web-1 --to shop/db. Exit codes: 0 nothing stops the connection; 1 a cause was
-/// found, or there is no answer; 2 wrong usage.
+/// found, or may be one, or it is not known; 2 wrong usage.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
     /// The client: an address, and after a % the interface by which its packets come in; or pod/NAME, pod/NAMESPACE/NAME
@@ -103,14 +103,10 @@ impl Why {
         };
         let diagnosis = match source.agent() {
             Some(agent) => match self.ask(&source) {
-                Err(error) if is_answer(&error) => return Err(error),
-                Err(error) => {
-                    if !agent.agent.is_local() {
-                        return Err(error);
-                    }
+                Err(error) if agent.agent.is_local() && is_without_answer(&error) => {
                     self.without_agent(&error)?
                 }
-                Ok(diagnosis) => diagnosis,
+                asked => asked?,
             },
             None => self.by_manifests(&source)?,
         };
@@ -123,7 +119,7 @@ impl Why {
                 write!(terminal.out, "{}", serde_saphyr::to_string(&diagnosis)?)?;
             }
         }
-        Ok(Outcome::success_if(is_good && diagnosis.cause.is_none()))
+        Ok(Outcome::success_if(is_good && diagnosis.is_good()))
     }
 
     /// The diagnosis of the agent.
@@ -148,7 +144,7 @@ impl Why {
                 "{error:#}; without an agent give addresses for --from and --to, or manifests with -f"
             );
         };
-        let flow = kernel_evidence::with_interface(flow_of(from, *to)?);
+        let flow = with_interface(flow_of(from, *to)?)?;
         let agent = if http_client::is_absence(error) {
             let advice = agent_absence::advice();
             let advice = if advice.is_empty() {
@@ -169,7 +165,7 @@ impl Why {
             Ok(flow) => flow,
             Err(ends) => return Ok(diagnose(&unresolved(ends))),
         };
-        let flow = kernel_evidence::with_interface(flow);
+        let flow = with_interface(flow)?;
         let explanation = source.trace(&flow)?;
         Ok(self.diagnose_here(flow, AgentState::Manifests, Some(explanation)))
     }
@@ -229,9 +225,13 @@ fn flow_of(from: &ends::Source, to: ends::Destination) -> anyhow::Result<Flow> {
     })
 }
 
-/// True if the agent is there: then its error is the answer.
-fn is_answer(error: &anyhow::Error) -> bool {
-    error.is::<UsageError>() || http_client::is_error_answer(error)
+fn with_interface(flow: Flow) -> Result<Flow, UsageError> {
+    kernel_evidence::with_interface(flow).map_err(|error| UsageError(error.to_string()))
+}
+
+/// True if the agent cannot tell more than its kernel.
+fn is_without_answer(error: &anyhow::Error) -> bool {
+    http_client::is_absence(error) || http_client::is_silence(error)
 }
 
 /// The address of a pod, of this family if it is known, or why there is none.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use axum::{
     body::{Body, to_bytes},
     http::{
@@ -111,6 +111,11 @@ struct NoAgent {
     source: io::Error,
 }
 
+/// Something listens at the address of the agent, and does not answer.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct NoAnswer(String);
+
 /// An agent answered, and not with success.
 #[derive(Debug, Error)]
 #[error("{0}")]
@@ -169,6 +174,11 @@ pub(crate) fn is_error_answer(error: &anyhow::Error) -> bool {
     error.is::<ErrorAnswer>()
 }
 
+/// True if something listens at the address of the agent, and does not answer.
+pub(crate) fn is_silence(error: &anyhow::Error) -> bool {
+    error.is::<NoAnswer>()
+}
+
 /// Adds what the kernel of this machine does if no agent runs on it.
 fn explained(server: &Server, error: anyhow::Error) -> anyhow::Error {
     if !is_absence(&error) || !server.is_local() {
@@ -198,14 +208,15 @@ fn send_request(
         }
         // A stopped process never answers: its connections are accepted by the kernel.
         if let Some(pid) = stopped_listener(server.port).filter(|_| server.is_local()) {
-            bail!(
+            return Err(NoAnswer(format!(
                 "the agent at {server} is stopped (state T), its process {pid}, by a signal or a debugger: `kill -CONT {pid}` lets it \
                  go on\nMeanwhile the rules in the kernel serve as last programmed, without later changes."
-            );
+            ))
+            .into());
         }
         timeout(limit.saturating_sub(silence), exchange).await.unwrap_or_else(|_| {
             let limit = limit.as_secs();
-            Err(anyhow!("{server} has not answered within {limit} s; see its log"))
+            Err(NoAnswer(format!("{server} has not answered within {limit} s; see its log")).into())
         })
     })
 }
