@@ -46,7 +46,7 @@ pub(crate) struct Diff {
     agent: AgentArgument,
 
     /// What to print
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 
     #[command(flatten)]
@@ -95,11 +95,11 @@ impl Diff {
             ),
             items: items?,
         };
-        if changes.is_empty() && matches!(self.output, Output::Table | Output::Wide) {
+        if changes.is_empty() && self.output.is_table() {
             writeln!(terminal.out, "nothing would change for connections")?;
             return Ok(());
         }
-        let text = listing.print(self.output, &self.options, width(), false)?;
+        let text = listing.print(&self.output, &self.options, width(), false)?;
         write!(terminal.out, "{text}")?;
         Ok(())
     }

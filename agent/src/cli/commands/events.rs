@@ -56,7 +56,7 @@ pub(crate) struct Events {
     since: Option<Duration>,
 
     /// Output format; the name of an event is its number
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 
     #[command(flatten)]
@@ -207,7 +207,7 @@ impl Events {
         write!(
             terminal.out,
             "{}",
-            listing.print(self.output, &self.table, width(), false)?
+            listing.print(&self.output, &self.table, width(), false)?
         )?;
         Ok(())
     }

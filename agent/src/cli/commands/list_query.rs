@@ -24,7 +24,7 @@ pub(crate) struct ListQuery {
     scope: Scope,
 
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 
     #[command(flatten)]
@@ -90,7 +90,7 @@ impl ListQuery {
             items,
         };
         let is_single = T::IS_ONE_EXPECTED && self.scope.is_single();
-        let out = listing.print(self.output, &self.table, width(), is_single)?;
+        let out = listing.print(&self.output, &self.table, width(), is_single)?;
         Ok(Frame {
             out,
             err: missing,

@@ -2,13 +2,16 @@
 
 use std::io::Write;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, builder::ValueParserFactory};
 use contiv_model::Snapshot;
 use contiv_renderer::dry_run;
 
 use crate::cli::{
     Outcome, Terminal,
-    output::table::Table,
+    output::{
+        format::{DataFormat, Format, FormatParser},
+        table::Table,
+    },
     source::{input::Manifests, node_settings::NodeSettings, offline::desired_state},
 };
 
@@ -24,23 +27,40 @@ pub(crate) struct Render {
     manifests: Manifests,
 
     /// What to print
-    #[arg(short, long, value_enum, default_value_t = Output::Nft)]
+    #[arg(short, long, default_value = "nft")]
     output: Output,
 
     #[command(flatten)]
     settings: NodeSettings,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone)]
 enum Output {
-    /// The ruleset, in the language of nft
     Nft,
-    /// The complete input of renderers
-    Json,
-    /// The same as YAML
-    Yaml,
-    /// The services, for people
     Table,
+    /// The complete input of renderers.
+    Data(DataFormat),
+}
+
+impl From<DataFormat> for Output {
+    fn from(format: DataFormat) -> Self {
+        Self::Data(format)
+    }
+}
+
+impl Format for Output {
+    const FOR_PEOPLE: &'static [(&'static str, &'static str, Self)] = &[
+        ("nft", "The ruleset, in the language of nft", Self::Nft),
+        ("table", "The services, for people", Self::Table),
+    ];
+}
+
+impl ValueParserFactory for Output {
+    type Parser = FormatParser<Self>;
+
+    fn value_parser() -> Self::Parser {
+        FormatParser::new()
+    }
 }
 
 impl Render {
@@ -52,12 +72,11 @@ impl Render {
             return Ok(Outcome::PartialFailure);
         };
         let text = match self.output {
-            Output::Nft => dry_run::nft(&snapshot),
-            Output::Json => serde_json::to_string_pretty(&dry_run::json(&snapshot))?,
-            Output::Yaml => serde_saphyr::to_string(&dry_run::json(&snapshot))?,
+            Output::Nft => format!("{}\n", dry_run::nft(&snapshot).trim_end()),
             Output::Table => table(&snapshot),
+            Output::Data(format) => format.print(&dry_run::json(&snapshot), false)?,
         };
-        writeln!(terminal.out, "{}", text.trim_end())?;
+        write!(terminal.out, "{text}")?;
         Ok(Outcome::success_if(desired.is_good))
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct ServiceQuery {
     pub(crate) scope: Scope,
 
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, default_value = "table")]
     pub(crate) output: Output,
 
     #[command(flatten)]
@@ -55,7 +55,7 @@ impl ServiceQuery {
         list: impl Fn(Vec<(ServiceView, Value)>) -> Listing,
     ) -> anyhow::Result<Outcome> {
         self.watch.run(terminal, || {
-            let is_table = matches!(self.output, Output::Table | Output::Wide);
+            let is_table = self.output.is_table();
             let SelectedItems { items, missing } = self.scope.select(
                 self.fetch(is_table)?,
                 "service",
@@ -79,7 +79,7 @@ impl ServiceQuery {
             if is_table {
                 err += &self.warnings()?;
             }
-            let out = list(listed).print(self.output, &self.table, width(), is_single)?;
+            let out = list(listed).print(&self.output, &self.table, width(), is_single)?;
             Ok(Frame { out, err, is_good })
         })
     }

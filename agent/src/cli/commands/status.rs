@@ -30,7 +30,7 @@ use cluster::{ClusterArguments, ClusterStatus};
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// Output format; wide cuts nothing, name is that of the node
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 
     #[command(flatten)]
@@ -54,7 +54,9 @@ impl Status {
             }
         } else if self.cluster.is_chosen() {
             let cluster = ClusterStatus::open(self.cluster)?;
-            return self.watch.run(terminal, || cluster.read_frame(self.output));
+            return self
+                .watch
+                .run(terminal, || cluster.read_frame(&self.output));
         }
         self.watch.run(terminal, || self.read_frame())
     }
@@ -63,10 +65,9 @@ impl Status {
         let answers = block_on(Answers::ask(async |path: &str| self.agent.get(path)))?;
         let overview = answers.read()?;
         let size = size().filter(|_| self.output == Output::Table);
-        let out = match self.output {
+        let out = match &self.output {
             Output::Table | Output::Wide => text::render(&overview, size, jiff::Timestamp::now()),
-            Output::Json => format!("{:#}\n", answers.to_json()),
-            Output::Yaml => serde_saphyr::to_string(&answers.to_json())?,
+            Output::Data(format) => format.print(&answers.to_json(), false)?,
             Output::Name => format!("{}\n", overview.status.node),
         };
         Ok(Frame {

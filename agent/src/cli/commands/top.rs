@@ -20,6 +20,7 @@ use self::{
 use crate::cli::{
     Outcome, Terminal, chain,
     output::{
+        format::DataFormat,
         keys::Keys,
         listing::Output,
         watch::{redraw, size},
@@ -62,7 +63,7 @@ pub(crate) struct Top {
     services: usize,
 
     /// Output format; json and yaml are an object for each interval, name is the services, in the order of --sort-by
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 
     #[command(flatten)]
@@ -126,12 +127,16 @@ impl Top {
 
     fn show(&self, rates: &Rates, view: &View, terminal: &mut Terminal) -> anyhow::Result<()> {
         let size = size().filter(|_| self.output == Output::Table);
-        let text = match self.output {
+        let text = match &self.output {
             Output::Table | Output::Wide => {
                 screen::render(rates, view, self.services, size, self.draws_screen()) + "\n"
             }
-            Output::Json => format!("{}\n", self.to_json(rates)),
-            Output::Yaml => format!("---\n{}", serde_saphyr::to_string(&self.to_json(rates))?),
+            // An object on each line.
+            Output::Data(DataFormat::Json) => format!("{}\n", self.to_json(rates)),
+            Output::Data(format @ DataFormat::Yaml) => {
+                format!("---\n{}", format.print(&self.to_json(rates), false)?)
+            }
+            Output::Data(format) => format.print(&self.to_json(rates), false)?,
             Output::Name => {
                 let names = self
                     .usages(rates)

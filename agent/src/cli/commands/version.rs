@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 
-use crate::cli::{Outcome, Terminal};
+use crate::cli::{Outcome, Terminal, output::format::TextOutput};
 
 /// Print the version, and the commit that it was built from
 ///
@@ -13,18 +13,8 @@ use crate::cli::{Outcome, Terminal};
 #[derive(Debug, Args)]
 pub(crate) struct Version {
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// For programs
-    Json,
-    /// The same as YAML
-    Yaml,
+    #[arg(short, long, default_value = "text")]
+    output: TextOutput,
 }
 
 /// The commit of this build; none if unknown.
@@ -48,9 +38,8 @@ impl Version {
         let value =
             json!({ "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT, "features": features });
         match self.output {
-            Output::Text => writeln!(terminal.out, "{}", text())?,
-            Output::Json => writeln!(terminal.out, "{value:#}")?,
-            Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&value)?)?,
+            TextOutput::Text => writeln!(terminal.out, "{}", text())?,
+            TextOutput::Data(format) => write!(terminal.out, "{}", format.print(&value, false)?)?,
         }
         Ok(Outcome::Success)
     }

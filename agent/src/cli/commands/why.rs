@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, io::Write, net::IpAddr, str::FromStr};
 
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use contiv_model::{Flow, NotServed, PodId};
 use contiv_node::{
@@ -20,6 +20,7 @@ use super::trace::{
 use crate::{
     cli::{
         Outcome, Terminal, UsageError,
+        output::format::TextOutput,
         selection::{complete, name::Name},
         source::{agent_absence, http_client},
     },
@@ -49,21 +50,11 @@ pub(crate) struct Why {
     probe: bool,
 
     /// What to print
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[arg(short, long, default_value = "text")]
+    output: TextOutput,
 
     #[command(flatten)]
     target: TraceTarget,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// The steps, the cause and what to do
-    Text,
-    /// For programs
-    Json,
-    /// The same as YAML
-    Yaml,
 }
 
 /// The client on the command line.
@@ -110,13 +101,11 @@ impl Why {
             },
             None => self.by_manifests(&source)?,
         };
-        match self.output {
-            Output::Text => write!(terminal.out, "{diagnosis}")?,
-            Output::Json => {
-                writeln!(terminal.out, "{:#}", serde_json::to_value(&diagnosis)?)?;
-            }
-            Output::Yaml => {
-                write!(terminal.out, "{}", serde_saphyr::to_string(&diagnosis)?)?;
+        match &self.output {
+            TextOutput::Text => write!(terminal.out, "{diagnosis}")?,
+            TextOutput::Data(format) => {
+                let text = format.print(&serde_json::to_value(&diagnosis)?, false)?;
+                write!(terminal.out, "{text}")?;
             }
         }
         Ok(Outcome::success_if(is_good && diagnosis.is_good()))

@@ -1,27 +1,50 @@
 //! The output of commands that print a list, in each format.
 
-use anyhow::Context;
-use clap::ValueEnum;
+use clap::builder::ValueParserFactory;
 use serde_json::Value;
 
 use super::{
+    format::{DataFormat, Format, FormatParser},
     table::{Cell, Table},
     table_options::TableOptions,
 };
 
 /// The output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// A line for each, for people
     Table,
-    /// The same with more columns
     Wide,
-    /// As the agent says it
-    Json,
-    /// The same as YAML
-    Yaml,
-    /// Only names
     Name,
+    Data(DataFormat),
+}
+
+impl Output {
+    /// True for the formats for people.
+    pub(crate) const fn is_table(&self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+}
+
+impl From<DataFormat> for Output {
+    fn from(format: DataFormat) -> Self {
+        Self::Data(format)
+    }
+}
+
+impl Format for Output {
+    const FOR_PEOPLE: &'static [(&'static str, &'static str, Self)] = &[
+        ("table", "A line for each, for people", Self::Table),
+        ("wide", "The same with more columns", Self::Wide),
+        ("name", "Only names", Self::Name),
+    ];
+}
+
+impl ValueParserFactory for Output {
+    type Parser = FormatParser<Self>;
+
+    fn value_parser() -> Self::Parser {
+        FormatParser::new()
+    }
 }
 
 /// Items of one kind, with their columns.
@@ -48,10 +71,10 @@ impl Listing {
     /// YAML contain just the item and no list.
     ///
     /// # Errors
-    /// When the column to sort by does not exist.
+    /// When the column to sort by does not exist, or a template does not fit.
     pub(crate) fn print(
         mut self,
-        output: Output,
+        output: &Output,
         options: &TableOptions,
         width: Option<usize>,
         is_single: bool,
@@ -69,12 +92,9 @@ impl Listing {
         options.sort(&mut self.items, &titles, cells, |item| item.value.clone())?;
         match output {
             Output::Table | Output::Wide => {
-                Ok(self.table(output == Output::Wide, options.no_headers, width))
+                Ok(self.table(*output == Output::Wide, options.no_headers, width))
             }
-            Output::Json => Ok(format!("{:#}\n", self.value(is_single))),
-            Output::Yaml => {
-                serde_saphyr::to_string(&self.value(is_single)).context("failed to write YAML")
-            }
+            Output::Data(format) => format.print(&self.value(is_single), options.no_headers),
             Output::Name => Ok(self
                 .items
                 .iter()
@@ -132,29 +152,29 @@ mod tests {
 
     #[test]
     fn output_forms_agree() {
-        let print = |output| {
+        let print = |output: &Output| {
             listing()
                 .print(output, &TableOptions::default(), None, false)
                 .unwrap()
         };
-        assert_eq!(print(Output::Table), "NAME\na\nb\n");
+        assert_eq!(print(&Output::Table), "NAME\na\nb\n");
         assert_eq!(
-            print(Output::Wide),
+            print(&Output::Wide),
             "NAME   EXTRA\na      more\nb      more\n"
         );
-        assert_eq!(print(Output::Name), "shop/a\nshop/b\n");
+        assert_eq!(print(&Output::Name), "shop/a\nshop/b\n");
         assert_eq!(
-            serde_json::from_str::<Value>(&print(Output::Json)).unwrap(),
+            serde_json::from_str::<Value>(&print(&Output::Data(DataFormat::Json))).unwrap(),
             json!([{"id": "a"}, {"id": "b"}])
         );
-        assert_eq!(print(Output::Yaml), "- id: a\n- id: b\n");
+        assert_eq!(print(&Output::Data(DataFormat::Yaml)), "- id: a\n- id: b\n");
         let options = TableOptions {
             no_headers: true,
             ..TableOptions::default()
         };
         assert_eq!(
             listing()
-                .print(Output::Table, &options, None, false)
+                .print(&Output::Table, &options, None, false)
                 .unwrap(),
             "a\nb\n"
         );

@@ -2,6 +2,8 @@
 
 pub(crate) mod color;
 pub(crate) mod error_chain;
+pub(crate) mod format;
+pub(crate) mod json_path;
 pub(crate) mod keys;
 pub(crate) mod listing;
 pub(crate) mod outcome;

@@ -9,6 +9,7 @@ use std::{
 use clap::Args;
 use serde_json::Value;
 
+use super::json_path::{self, Path};
 use crate::cli::UsageError;
 
 /// Order and header of a table.
@@ -28,33 +29,21 @@ pub(crate) struct TableOptions {
 pub(crate) enum SortKey {
     /// A column, by its title in lower case.
     Column(String),
-    /// A field, by its path of names and positions.
-    Field(Vec<String>),
+    /// A field of the JSON form.
+    Field(Path),
 }
 
 impl FromStr for SortKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // In kubectl's syntax, with or without braces.
-        let text = text
-            .strip_prefix('{')
-            .and_then(|text| text.strip_suffix('}'))
-            .unwrap_or(text);
         if !text.contains('.') {
             return Ok(Self::Column(text.to_lowercase()));
         }
-        let steps = text
-            .trim_start_matches('.')
-            .split(['.', '['])
-            .map(|step| step.trim_end_matches(']').to_owned());
-        let steps: Vec<String> = steps.collect();
-        if steps.iter().any(String::is_empty) {
-            return Err(
-                "expected a field such as .metadata.name or .spec.ports[0].port".to_owned(),
-            );
-        }
-        Ok(Self::Field(steps))
+        let path = text.parse().map_err(|error| {
+            format!("{error}; expected a field such as .metadata.name or .spec.ports[0].port")
+        })?;
+        Ok(Self::Field(path))
     }
 }
 
@@ -72,8 +61,8 @@ impl TableOptions {
     ) -> Result<(), UsageError> {
         match &self.sort_by {
             None => {}
-            Some(SortKey::Field(steps)) => {
-                items.sort_by_cached_key(|item| SortValue::from(field(&value(item), steps)));
+            Some(SortKey::Field(path)) => {
+                items.sort_by_cached_key(|item| SortValue::from(field(&value(item), path)));
             }
             Some(SortKey::Column(title)) => {
                 let Some(position) = titles
@@ -93,15 +82,11 @@ impl TableOptions {
 }
 
 /// The text of a field; empty if there is none.
-fn field(value: &Value, steps: &[String]) -> String {
-    let found = steps.iter().try_fold(value, |value, step| match value {
-        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        value => value.get(step),
-    });
-    match found {
+fn field(value: &Value, path: &Path) -> String {
+    let found = path.select(value).unwrap_or_default();
+    match found.first() {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
+        Some(value) => json_path::text(value),
     }
 }
 
@@ -157,7 +142,7 @@ mod tests {
             ..TableOptions::default()
         };
         let mut items = items.to_vec();
-        let text = |value: &Value, name: &str| field(value, &[name.to_owned()]);
+        let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
         let cells = |item: &Value| vec![text(item, "name"), text(item, "ip")];
         options
             .sort(&mut items, &["NAME", "CLUSTER-IP"], cells, Value::clone)
@@ -201,6 +186,6 @@ mod tests {
                 .unwrap_err()
                 .contains("valid columns: name, cluster-ip")
         );
-        assert!(sorted("..", &items).is_err());
+        assert!(sorted(".name]", &items).is_err());
     }
 }

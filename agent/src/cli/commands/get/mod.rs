@@ -31,7 +31,7 @@ pub(crate) struct Get {
     resources: Resources,
 
     /// Output format; json and yaml are manifests, name is KIND/NAME
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 
     /// Add a column with the labels
@@ -73,7 +73,7 @@ impl Get {
             Ok(found)
         })?;
         for (request, found) in requests.iter().zip(&found) {
-            if found.objects.is_empty() && matches!(self.output, Output::Table | Output::Wide) {
+            if found.objects.is_empty() && self.output.is_table() {
                 print_none(request, &mut terminal.err)?;
             }
         }
@@ -83,7 +83,7 @@ impl Get {
 
     fn printer(&self) -> Printer<'_> {
         Printer {
-            output: self.output,
+            output: &self.output,
             is_single: self.resources.is_single(),
             shows_namespace: self.resources.shows_namespace(),
             shows_labels: self.show_labels,

@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 
 use super::columns;
 use crate::cli::{
-    output::{listing::Output, table::Table, table_options::TableOptions, watch::width},
+    output::{
+        format::DataFormat, listing::Output, table::Table, table_options::TableOptions,
+        watch::width,
+    },
     selection::stored::{StoredObjects, labels},
     source::store::title,
 };
@@ -18,7 +21,7 @@ use crate::cli::{
 /// The format and the columns.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Printer<'a> {
-    pub(super) output: Output,
+    pub(super) output: &'a Output,
     pub(super) is_single: bool,
     pub(super) shows_namespace: bool,
     pub(super) shows_labels: bool,
@@ -34,7 +37,7 @@ impl Printer<'_> {
     ) -> anyhow::Result<()> {
         // Hidden columns can be sorted by too.
         let wide = Self {
-            output: Output::Wide,
+            output: &Output::Wide,
             ..self
         };
         for StoredObjects { kind, objects, .. } in all.iter_mut() {
@@ -68,18 +71,18 @@ impl Printer<'_> {
                 }
             }
             Output::Name => objects().try_for_each(|(key, _)| writeln!(out, "{}", title(key)))?,
-            Output::Yaml => {
+            Output::Data(DataFormat::Yaml) => {
                 let text = manifest::to_yaml(&manifests()).context("failed to write YAML")?;
                 out.write_all(text.as_bytes())?;
             }
-            Output::Json => {
+            Output::Data(format) => {
                 let mut items = manifests();
                 let value = if items.len() == 1 && self.is_single {
                     items.remove(0)
                 } else {
                     json!({ "apiVersion": "v1", "kind": "List", "items": items })
                 };
-                writeln!(out, "{value:#}")?;
+                write!(out, "{}", format.print(&value, self.table.no_headers)?)?;
             }
         }
         Ok(())
@@ -87,13 +90,13 @@ impl Printer<'_> {
 
     /// The maximum width of a table's lines.
     pub(super) fn width(self) -> Option<usize> {
-        width().filter(|_| self.output != Output::Wide)
+        width().filter(|_| *self.output != Output::Wide)
     }
 
     /// The titles of the columns.
     pub(super) fn header(self, kind: Kind) -> Vec<&'static str> {
         let (mut header, wide) = columns::header(kind);
-        if self.output == Output::Wide {
+        if *self.output == Output::Wide {
             header.extend(wide);
         }
         if self.shows_namespace && kind.is_namespaced() {
@@ -108,7 +111,7 @@ impl Printer<'_> {
     /// A cell for each of them.
     pub(super) fn row(self, key: &Key, object: &Object) -> Vec<String> {
         let (mut row, wide) = columns::row(key, object, Timestamp::now());
-        if self.output == Output::Wide {
+        if *self.output == Output::Wide {
             row.extend(wide);
         }
         if self.shows_namespace && key.kind().is_namespaced() {
@@ -120,23 +123,26 @@ impl Printer<'_> {
         row
     }
 
-    /// One object as a separate document; with the event type, if requested.
+    /// One object in a format for programs; with the event type, if requested.
+    ///
+    /// # Errors
+    /// When a template does not fit to it.
     pub(super) fn document(
         self,
+        format: &DataFormat,
         event_type: Option<&str>,
         object: &Object,
+        hides_header: bool,
     ) -> anyhow::Result<String> {
         let manifest = manifest::to_value(object);
         let value: Value = match event_type {
             Some(event_type) => json!({ "type": event_type, "object": manifest }),
             None => manifest,
         };
-        if self.output == Output::Json {
-            return Ok(format!("{value:#}\n"));
-        }
-        Ok(format!(
-            "---\n{}",
-            serde_saphyr::to_string(&value).context("failed to write YAML")?
-        ))
+        let text = format.print(&value, hides_header)?;
+        Ok(match format {
+            DataFormat::Yaml => format!("---\n{text}"),
+            _ => text,
+        })
     }
 }

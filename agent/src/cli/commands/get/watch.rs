@@ -73,6 +73,7 @@ pub(super) fn watch(
             printer,
             shows_event_type,
             layout: None,
+            hides_header: printer.table.no_headers,
         };
         let mut is_first = true;
         while let Some(delivery) = events.recv().await {
@@ -202,6 +203,8 @@ struct OutputStream<'a> {
     printer: Printer<'a>,
     shows_event_type: bool,
     layout: Option<Layout>,
+    /// True once custom columns have their header.
+    hides_header: bool,
 }
 
 impl OutputStream<'_> {
@@ -238,10 +241,14 @@ impl OutputStream<'_> {
                     writeln!(out, "{what}{}", title(key))?;
                 }
             }
-            Output::Json | Output::Yaml => {
+            Output::Data(format) => {
                 for (event_type, _, object) in changed {
                     let event_type = self.shows_event_type.then(|| event_type.word());
-                    write!(out, "{}", self.printer.document(event_type, object)?)?;
+                    let text =
+                        self.printer
+                            .document(format, event_type, object, self.hides_header)?;
+                    write!(out, "{text}")?;
+                    self.hides_header = true;
                 }
             }
         }

@@ -125,14 +125,13 @@ impl ClusterStatus {
     ///
     /// # Errors
     /// When the pods cannot be listed, or there are none.
-    pub(super) fn read_frame(&self, output: Output) -> anyhow::Result<Frame> {
+    pub(super) fn read_frame(&self, output: &Output) -> anyhow::Result<Frame> {
         let state = self.runtime.block_on(ask(&self.cluster, &self.arguments))?;
         let now = jiff::Timestamp::now();
         let out = match output {
             Output::Table => state.table(false, width(), now),
             Output::Wide => state.table(true, None, now),
-            Output::Json => format!("{:#}\n", state.to_json(now)),
-            Output::Yaml => serde_saphyr::to_string(&state.to_json(now))?,
+            Output::Data(format) => format.print(&state.to_json(now), false)?,
             Output::Name => state.names(),
         };
         let err = state

@@ -7,7 +7,7 @@ pub(in crate::cli) mod resolve;
 
 use std::io::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use contiv_model::Flow;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use self::{
     ends::{Destination, Source, Target},
     resolve::{Unresolved, resolve},
 };
-use crate::cli::{Outcome, Terminal, UsageError, selection::complete};
+use crate::cli::{Outcome, Terminal, UsageError, output::format::TextOutput, selection::complete};
 
 /// Explain where a packet goes on a node: service, backends, masquerade, reject or drop
 ///
@@ -39,21 +39,11 @@ pub(crate) struct Trace {
     kernel: bool,
 
     /// What to print
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[arg(short, long, default_value = "text")]
+    output: TextOutput,
 
     #[command(flatten)]
     target: TraceTarget,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Sentences, for people
-    Text,
-    /// For programs
-    Json,
-    /// The same as YAML
-    Yaml,
 }
 
 impl Trace {
@@ -83,9 +73,8 @@ impl Trace {
             (trace.to_string(), serde_json::to_value(&trace)?, true)
         };
         match self.output {
-            Output::Text => write!(terminal.out, "{text}")?,
-            Output::Json => writeln!(terminal.out, "{json:#}")?,
-            Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&json)?)?,
+            TextOutput::Text => write!(terminal.out, "{text}")?,
+            TextOutput::Data(format) => write!(terminal.out, "{}", format.print(&json, false)?)?,
         }
         Ok(Outcome::success_if(is_good && agrees))
     }

@@ -40,7 +40,7 @@ const COMPARISON_INTERVAL: Duration = Duration::from_millis(300);
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// Output format; wide cuts nothing, name is the services that something is wrong with
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 
     #[command(flatten)]
@@ -66,7 +66,7 @@ struct DataplaneReport {
 impl Verify {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         if let Some(comparison) = self.target.store_comparison()? {
-            return comparison.run(self.output, &self.table, terminal);
+            return comparison.run(&self.output, &self.table, terminal);
         }
         let (source, is_good) = self.target.open(terminal)?;
         let Some(mut source) = source else {
@@ -97,10 +97,12 @@ impl Verify {
     }
 
     fn print(&self, all: &[DataplaneReport], terminal: &mut Terminal) -> anyhow::Result<()> {
-        match self.output {
+        match &self.output {
             Output::Table | Output::Wide => (),
-            Output::Json => writeln!(terminal.out, "{:#}", serde_json::to_value(all)?)?,
-            Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&all)?)?,
+            Output::Data(format) => {
+                let text = format.print(&serde_json::to_value(all)?, self.table.no_headers)?;
+                write!(terminal.out, "{text}")?;
+            }
             Output::Name => {
                 let drift = all.iter().flat_map(|verified| &verified.drift);
                 let services: BTreeSet<_> =
@@ -110,7 +112,7 @@ impl Verify {
                     .try_for_each(|service| writeln!(terminal.out, "{service}"))?;
             }
         }
-        if !matches!(self.output, Output::Table | Output::Wide) {
+        if !self.output.is_table() {
             return Ok(());
         }
         let header = ["WHAT", "SERVICE", "WHERE", "ELEMENT", "DETAIL"].to_vec();
@@ -126,7 +128,7 @@ impl Verify {
         write!(
             terminal.out,
             "{}",
-            listing.print(self.output, &self.table, width(), false)?
+            listing.print(&self.output, &self.table, width(), false)?
         )?;
         for DataplaneReport {
             renderer,

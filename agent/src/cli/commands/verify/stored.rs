@@ -113,7 +113,7 @@ struct StoreReport {
 impl StoreComparison<'_> {
     pub(super) fn run(
         self,
-        output: Output,
+        output: &Output,
         options: &TableOptions,
         terminal: &mut Terminal,
     ) -> anyhow::Result<Outcome> {
@@ -289,13 +289,15 @@ fn title(path: &str) -> String {
 
 fn print(
     report: &StoreReport,
-    output: Output,
+    output: &Output,
     options: &TableOptions,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
     match output {
-        Output::Json => writeln!(terminal.out, "{:#}", serde_json::to_value(report)?)?,
-        Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(report)?)?,
+        Output::Data(format) => {
+            let text = format.print(&serde_json::to_value(report)?, options.no_headers)?;
+            write!(terminal.out, "{text}")?;
+        }
         Output::Name => {
             let names: BTreeSet<&String> =
                 report.differences.iter().map(|one| &one.object).collect();
