@@ -56,6 +56,108 @@ fn apply_prints_the_result_for_each_object() {
 }
 
 #[test]
+fn apply_dry_run_writes_nothing() {
+    let store = Store::new();
+    let dry_run = |manifests: &str, argument: &str| {
+        let arguments = ["apply", "--store", &store.url(), argument, "-f", "-"];
+        let run = run_with_input(&arguments, manifests);
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{argument}");
+        run.out
+    };
+    for (argument, suffix) in [
+        ("--dry-run", "(dry run)"),
+        ("--dry-run=client", "(dry run)"),
+        ("--dry-run=server", "(server dry run)"),
+    ] {
+        assert_eq!(
+            dry_run(&web("web", 7), argument),
+            format!("service/web created {suffix}\nendpointslice/web-1 created {suffix}\n")
+        );
+    }
+    assert!(fs::read_dir(store.0.path()).unwrap().next().is_none());
+    store.apply(&web("web", 7));
+    let before = store.run(&["get", "svc,eps", "-A", "-o", "yaml"]).out;
+    assert_eq!(
+        dry_run(&web("web", 7).replace("10.1.0.7", "10.1.0.8"), "--dry-run"),
+        "service/web unchanged (dry run)\nendpointslice/web-1 configured (dry run)\n"
+    );
+    assert_eq!(
+        store.run(&["get", "svc,eps", "-A", "-o", "yaml"]).out,
+        before
+    );
+    let invalid = web("web", 9).replace("10.1.0.9", "nowhere");
+    let run = run_with_input(
+        &["apply", "--store", &store.url(), "--dry-run", "-f", "-"],
+        &invalid,
+    );
+    assert_eq!(
+        (run.code, run.out.as_str()),
+        (1, "service/web configured (dry run)\n")
+    );
+    assert!(run.err.contains("endpointslice"), "{}", run.err);
+}
+
+#[test]
+fn jsonpath_and_custom_columns_print_fields_of_stored_objects() {
+    let store = Store::new();
+    store.apply(&[web("web", 7), web("db", 8)].join("---\n"));
+    let get = |arguments: &[&str]| {
+        let run = store.run(&[&["get", "-n", "shop"], arguments].concat());
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{arguments:?}");
+        run.out
+    };
+    assert_eq!(
+        get(&["svc", "-o", "jsonpath={.items[*].metadata.name}"]),
+        "db web"
+    );
+    assert_eq!(
+        get(&["svc", "web", "-o", "jsonpath={.spec.clusterIP}"]),
+        "10.96.0.7"
+    );
+    let lines = r#"jsonpath={range .items[?(@.kind=="Service")]}{.metadata.name}{"\n"}{end}"#;
+    assert_eq!(get(&["svc,eps", "-o", lines]), "db\nweb\n");
+    assert_eq!(
+        get(&[
+            "svc",
+            "-o",
+            "custom-columns=NAME:.metadata.name,PORT:.spec.ports[*].port,X:.x"
+        ]),
+        "NAME   PORT   X\ndb     80     <none>\nweb    80     <none>\n"
+    );
+    assert_eq!(
+        get(&[
+            "svc",
+            "-o",
+            "custom-columns=NAME:.metadata.name",
+            "--no-headers",
+            "--sort-by",
+            ".spec.clusterIP"
+        ]),
+        "web\ndb\n"
+    );
+    for (format, expected) in [
+        (
+            "jsonpath={.items[0",
+            "column 8 of the template: no ] for this [",
+        ),
+        ("jsonpath", "a similar value exists: 'jsonpath='"),
+        ("custom-columns=NAME", "expected TITLE:.FIELD"),
+        (
+            "jsonn",
+            "possible values: table, wide, name, json, yaml, jsonpath=, custom-columns=",
+        ),
+    ] {
+        let wrong = store.run(&["get", "svc", "-o", format]);
+        assert!(wrong.code == 2 && wrong.err.contains(expected), "{wrong:?}");
+    }
+    let beyond = store.run(&["get", "svc", "-n", "shop", "-o", "jsonpath={.items[7]}"]);
+    assert!(
+        beyond.code == 1 && beyond.err.contains("the index 7 is outside of the list"),
+        "{beyond:?}"
+    );
+}
+
+#[test]
 fn apply_without_status_keeps_stored_status() {
     let spec = "
 apiVersion: workload.linkerd.io/v1beta1

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use contiv_model::wire::{self, Findings};
 use contiv_proto::{Key, Kind, Object};
 use contiv_store::{
@@ -35,8 +35,32 @@ pub(crate) struct Apply {
     #[command(flatten)]
     manifests: Manifests,
 
+    /// Read the store and print what would be done, without doing it. A store does not validate, so client and server do the same
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t, default_missing_value = "client")]
+    dry_run: DryRun,
+
     #[command(flatten)]
     store: StoreArgument,
+}
+
+/// Whether the store is left as it is, in the words of kubectl.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum DryRun {
+    #[default]
+    None,
+    Client,
+    Server,
+}
+
+impl DryRun {
+    /// What is printed after a result.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Client => " (dry run)",
+            Self::Server => " (server dry run)",
+        }
+    }
 }
 
 /// The number of attempts to write objects that another program writes at the same time, as in `kubectl apply`.
@@ -74,7 +98,7 @@ impl Apply {
         }
         print_warnings(&parsed.objects, &mut terminal.err)?;
         let store = self.store.choose_to_write(&mut terminal.err)?;
-        store.run(async |store| apply(&*store, parsed.objects, terminal).await)?;
+        store.run(async |store| apply(&*store, parsed.objects, self.dry_run, terminal).await)?;
         Ok(Outcome::success_if(are_all_valid))
     }
 }
@@ -101,6 +125,7 @@ fn print_warnings(objects: &[ManifestObject], err: &mut impl Write) -> io::Resul
 async fn apply(
     store: &dyn Store,
     objects: Vec<ManifestObject>,
+    dry_run: DryRun,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
     let keys: Vec<Key> = objects.iter().map(|object| object.key.clone()).collect();
@@ -123,14 +148,16 @@ async fn apply(
         let size = write.put.as_ref().map_or(0, Operation::size);
         if !chunk.size.try_add(size) {
             std::mem::take(&mut chunk)
-                .apply(store, &progress, total, terminal)
+                .apply(store, &progress, total, dry_run, terminal)
                 .await?;
             chunk.size.try_add(size);
         }
         chunk.objects.push(object);
         chunk.writes.push(write);
     }
-    chunk.apply(store, &progress, total, terminal).await?;
+    chunk
+        .apply(store, &progress, total, dry_run, terminal)
+        .await?;
     if !without_status.is_empty() {
         writeln!(
             terminal.err,
@@ -156,9 +183,15 @@ impl Chunk {
         store: &dyn Store,
         progress: &Progress,
         total: usize,
+        dry_run: DryRun,
         terminal: &mut Terminal,
     ) -> anyhow::Result<()> {
-        let results = self.write(store).await.with_context(|| {
+        let results = if dry_run == DryRun::None {
+            self.write(store).await
+        } else {
+            Ok(self.writes.iter().map(|write| write.result).collect())
+        };
+        let results = results.with_context(|| {
             let first = self
                 .objects
                 .first()
@@ -172,7 +205,8 @@ impl Chunk {
         progress.suspend(|| {
             let mut applied = self.objects.iter().zip(&results);
             applied.try_for_each(|(object, result)| {
-                writeln!(terminal.out, "{} {}", title(&object.key), result.word())
+                let (title, suffix) = (title(&object.key), dry_run.suffix());
+                writeln!(terminal.out, "{title} {}{suffix}", result.word())
             })
         })?;
         progress.add(self.objects.len());
