@@ -1,8 +1,10 @@
 //! The commands that query a running agent.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{Read as _, Write as _},
+    path::Path,
     process::Stdio,
 };
 
@@ -58,6 +60,106 @@ fn services_and_their_backends_are_shown_in_every_form() {
     assert_eq!(
         (&json[0]["service"], &json[0]["address"]),
         (&"shop/web".into(), &"10.1.0.7".into())
+    );
+}
+
+/// A running agent of the node `name`, with the services of `folder`.
+fn node(name: &str, folder: &Path) -> Agent {
+    let mut arguments = arguments(folder, "127.0.0.1:0");
+    let node = arguments.iter().position(|argument| argument == "n1");
+    name.clone_into(&mut arguments[node.unwrap()]);
+    Agent::start_waiting_for(&arguments, "ready: ")
+}
+
+#[test]
+fn several_agents_are_asked_at_once() {
+    let (one, two) = (folder(), folder());
+    fs::write(two.path().join("manifests/db.yaml"), web("db", 9)).unwrap();
+    let (n1, n2) = (node("n1", one.path()), node("n2", two.path()));
+    let file = one.path().join("agents");
+    let both = format!("# a rack\n{}\nhttp://{}\n", n1.address, n2.address);
+    fs::write(&file, &both).unwrap();
+    let ask = |arguments: &[&str]| run(&[arguments, &["--agents", text(&file)]].concat());
+    let services = ask(&["services", "-n", "shop"]);
+    assert_eq!((services.code, services.err.as_str()), (0, ""));
+    assert_eq!(
+        services.out,
+        "NODE   NAME   TYPE        CLUSTER-IP   EXTERNAL-IP   PORT(S)   BACKENDS\n\
+         n1     web    ClusterIP   10.96.0.7    <none>        80/TCP    1\n\
+         n2     db     ClusterIP   10.96.0.9    <none>        80/TCP    1\n\
+         n2     web    ClusterIP   10.96.0.7    <none>        80/TCP    1\n"
+    );
+    let fields = r#"jsonpath={range .items[*]}{.node}/{.service}{"\n"}{end}"#;
+    let backends = ask(&["backends", "-n", "shop", "-o", fields]).out;
+    assert_eq!(backends, "n1/shop/web\nn2/shop/db\nn2/shop/web\n");
+    let events = ask(&["events", "--sort-by", ".start", "-o", "json"]);
+    let events: Value = serde_json::from_str(&events.out).unwrap();
+    let of: BTreeSet<&str> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|event| event["node"].as_str())
+        .collect();
+    assert_eq!(of, ["n1", "n2"].into());
+    let refused = ask(&["refused", "-A"]);
+    assert_eq!((refused.code, refused.out.as_str()), (0, ""), "{refused:?}");
+
+    // A service that one of them does not have.
+    let named = ask(&["services", "shop/db", "--no-headers"]);
+    assert!(
+        named.code == 1 && named.out.starts_with("n2") && named.out.lines().count() == 1,
+        "{named:?}"
+    );
+    assert!(
+        named
+            .err
+            .starts_with("n1: error: the agent has no service shop/db"),
+        "{named:?}"
+    );
+
+    // One that does not answer hides nothing.
+    let port = ReservedPort::new().unwrap();
+    let absent = format!("http://{}", port.address());
+    let (first, second) = (n1.address.as_str(), n2.address.as_str());
+    let status = run(&[
+        "status", "--agent", first, "--agent", &absent, "--agent", second,
+    ]);
+    assert_eq!(status.code, 1, "{status:?}");
+    for line in [
+        "n1 ",
+        "n2 ",
+        &format!("{absent}: no answer: no agent at {absent}"),
+        "3 nodes: 2 healthy, 1 without an answer",
+    ] {
+        assert!(
+            status.out.lines().any(|found| found.starts_with(line)),
+            "{line}: {}",
+            status.out
+        );
+    }
+    fs::write(&file, format!("{both}{absent}\n")).unwrap();
+    let services = ask(&["services", "-A", "-o", "name"]);
+    assert_eq!(
+        (services.code, services.out.as_str()),
+        (1, "shop/web\nshop/db\nshop/web\n")
+    );
+    assert!(
+        services
+            .err
+            .starts_with(&format!("error: no agent at {absent}"))
+            && services.err.lines().count() == 1,
+        "{services:?}"
+    );
+
+    let watch = ask(&["events", "-w"]);
+    assert!(
+        watch.code == 2 && watch.err.contains("--watch follows one agent"),
+        "{watch:?}"
+    );
+    let nothing = run(&["services", "--agents", "/nowhere"]);
+    assert!(
+        nothing.code == 2 && nothing.err.contains("failed to read /nowhere"),
+        "{nothing:?}"
     );
 }
 

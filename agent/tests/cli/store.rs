@@ -94,7 +94,7 @@ fn apply_dry_run_writes_nothing() {
         (run.code, run.out.as_str()),
         (1, "service/web configured (dry run)\n")
     );
-    assert!(run.err.contains("endpointslice"), "{}", run.err);
+    assert!(run.err.contains("EndpointSlice"), "{}", run.err);
 }
 
 #[test]

@@ -8,15 +8,16 @@ use contiv_model::ServiceId;
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
+use super::agent_lists::AgentList;
 use crate::cli::{
-    Outcome, Terminal,
+    Outcome, Terminal, UsageError,
     output::{
         color::TextStyle,
         listing::{Item, Listing, Output},
         suggest::suggest,
         table::Cell,
         table_options::TableOptions,
-        watch::width,
+        watch::{Frame, width},
     },
     selection::{
         complete,
@@ -25,6 +26,7 @@ use crate::cli::{
     },
     source::{
         agent_argument::AgentArgument,
+        agents_argument::{Agents, AgentsArgument},
         views::{EventView, OutcomeView, ServiceView},
     },
 };
@@ -67,32 +69,68 @@ pub(crate) struct Events {
     watch: bool,
 
     #[command(flatten)]
-    agent: AgentArgument,
+    agents: AgentsArgument,
 }
 
 impl Events {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let all = self.fetch(&self.query())?;
-        let mut next = all.last().map_or(1, |(event, _)| event.seq_num + 1);
-        let mut matcher = self.filter.matcher(&self.agent)?;
-        let mut events: Vec<_> = all
-            .into_iter()
-            .filter(|(event, _)| self.is_selected(event, &matcher))
-            .collect();
+        match self.agents.agents()? {
+            Agents::One(agent) if self.watch => self.watch(&agent, terminal),
+            Agents::Several(_) if self.watch => {
+                let problem = "--watch follows one agent; start one command for each".to_owned();
+                Err(UsageError(problem).into())
+            }
+            agents => {
+                let mut all = AgentList::of(&agents, |agent| self.list_of(agent))?;
+                if matches!(agents, Agents::Several(_)) {
+                    all.listing.items.sort_by_cached_key(|item| {
+                        let start = item.value["start"].as_str();
+                        start.and_then(|start| start.parse::<Timestamp>().ok())
+                    });
+                }
+                let Frame { out, err, is_good } = all.print(&self.output, &self.table)?;
+                terminal.err.write_all(err.as_bytes())?;
+                terminal.out.write_all(out.as_bytes())?;
+                Ok(Outcome::success_if(is_good))
+            }
+        }
+    }
+
+    /// The selected events of an agent.
+    fn list_of(&self, agent: &AgentArgument) -> anyhow::Result<AgentList> {
+        let events = self.newest(fetch(agent, &self.query())?, agent)?;
+        Ok(AgentList {
+            err: if events.is_empty() {
+                format!("no events found; {}\n", self.hint(agent)?)
+            } else {
+                String::new()
+            },
+            listing: list(events),
+            is_good: true,
+            is_single: false,
+        })
+    }
+
+    /// The selected ones, and only the last of them if that is requested.
+    fn newest(&self, all: Vec<Event>, agent: &AgentArgument) -> anyhow::Result<Vec<Event>> {
+        let matcher = self.filter.matcher(agent)?;
+        let mut events = all;
+        events.retain(|(event, _)| self.is_selected(event, &matcher));
         if self.since.is_none() && self.is_narrow() {
             events.drain(..events.len().saturating_sub(self.last));
         }
-        if events.is_empty() && !self.watch {
-            writeln!(terminal.err, "no events found; {}", self.hint()?)?;
-        }
-        self.print(events, terminal)?;
-        if !self.watch {
-            return Ok(Outcome::Success);
-        }
+        Ok(events)
+    }
+
+    fn watch(&self, agent: &AgentArgument, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        let all = fetch(agent, &self.query())?;
+        let mut next = all.last().map_or(1, |(event, _)| event.seq_num + 1);
+        let mut matcher = self.filter.matcher(agent)?;
+        self.print(self.newest(all, agent)?, terminal)?;
         loop {
             terminal.out.flush()?;
             thread::sleep(EVENTS_POLL_INTERVAL);
-            let mut events = self.fetch(&format!("from={next}"))?;
+            let mut events = fetch(agent, &format!("from={next}"))?;
             // An event is printed together with the results of renderers, so it waits for them.
             events.truncate(
                 events
@@ -102,7 +140,7 @@ impl Events {
             );
             next = events.last().map_or(next, |(event, _)| event.seq_num + 1);
             if !events.is_empty() {
-                matcher = self.filter.matcher(&self.agent)?;
+                matcher = self.filter.matcher(agent)?;
             }
             events.retain(|(event, _)| self.is_selected(event, &matcher));
             self.print(events, terminal)?;
@@ -122,16 +160,6 @@ impl Events {
             None if self.is_narrow() => "from=0".to_owned(),
             None => format!("last={}", self.last),
         }
-    }
-
-    fn fetch(&self, query: &str) -> anyhow::Result<Vec<(EventView, Value)>> {
-        let values: Vec<Value> = self
-            .agent
-            .get(&format!("/controller/event-history?{query}"))?;
-        let parsed = values
-            .into_iter()
-            .map(|value| Ok((serde_json::from_value(value.clone())?, value)));
-        Ok(parsed.collect::<Result<_, serde_json::Error>>()?)
     }
 
     /// True if a filter is set.
@@ -159,9 +187,9 @@ impl Events {
     }
 
     /// A hint for a user who finds nothing. A deleted service has events too.
-    fn hint(&self) -> anyhow::Result<String> {
+    fn hint(&self, agent: &AgentArgument) -> anyhow::Result<String> {
         if let Some(service) = self.service() {
-            let values: Vec<ServiceView> = self.agent.get("/services")?;
+            let values: Vec<ServiceView> = agent.get("/services")?;
             let known: Vec<String> = values
                 .iter()
                 .map(|service| service.id.to_string())
@@ -178,38 +206,46 @@ impl Events {
         Ok("--last and --since select events".to_owned())
     }
 
-    fn print(
-        &self,
-        events: Vec<(EventView, Value)>,
-        terminal: &mut Terminal,
-    ) -> anyhow::Result<()> {
-        if events.is_empty() && self.watch {
+    fn print(&self, events: Vec<Event>, terminal: &mut Terminal) -> anyhow::Result<()> {
+        if events.is_empty() {
             return Ok(());
         }
-        let header = vec![
-            "SEQ",
-            "TIME",
-            "KIND",
-            "TOOK",
-            "CHANGED",
-            "RENDERERS",
-            "WHAT",
-        ];
-        let items = events.into_iter().map(|(event, value)| Item {
-            name: event.seq_num.to_string(),
-            value,
-            cells: (row(&event), wide_cells(&event)),
-        });
-        let listing = Listing {
-            header: (header, vec!["WAITED", "REVISION", "SERVICES"]),
-            items: items.collect(),
-        };
-        write!(
-            terminal.out,
-            "{}",
-            listing.print(&self.output, &self.table, width(), false)?
-        )?;
-        Ok(())
+        let text = list(events).print(&self.output, &self.table, width(), false)?;
+        Ok(terminal.out.write_all(text.as_bytes())?)
+    }
+}
+
+/// An event, and the agent's JSON of it.
+pub(super) type Event = (EventView, Value);
+
+/// The events of an agent that the query of this request selects.
+pub(super) fn fetch(agent: &AgentArgument, query: &str) -> anyhow::Result<Vec<Event>> {
+    let values: Vec<Value> = agent.get(&format!("/controller/event-history?{query}"))?;
+    let parsed = values
+        .into_iter()
+        .map(|value| Ok((serde_json::from_value(value.clone())?, value)));
+    Ok(parsed.collect::<Result<_, serde_json::Error>>()?)
+}
+
+/// A row for each event.
+pub(super) fn list(events: Vec<Event>) -> Listing {
+    let header = vec![
+        "SEQ",
+        "TIME",
+        "KIND",
+        "TOOK",
+        "CHANGED",
+        "RENDERERS",
+        "WHAT",
+    ];
+    let items = events.into_iter().map(|(event, value)| Item {
+        name: event.seq_num.to_string(),
+        value,
+        cells: (row(&event), wide_cells(&event)),
+    });
+    Listing {
+        header: (header, vec!["WAITED", "REVISION", "SERVICES"]),
+        items: items.collect(),
     }
 }
 

@@ -5,16 +5,17 @@ use contiv_model::ServiceId;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::agent_lists::AgentList;
 use crate::cli::{
     Outcome, Terminal,
     output::{
         listing::{Item, Listing, Output},
         table::Cell,
         table_options::TableOptions,
-        watch::{Frame, WatchArgument, width},
+        watch::WatchArgument,
     },
     selection::scope::{Scope, SelectedItems},
-    source::agent_argument::AgentArgument,
+    source::{agent_argument::AgentArgument, agents_argument::AgentsArgument},
 };
 
 /// A query for such a list.
@@ -34,7 +35,7 @@ pub(crate) struct ListQuery {
     watch: WatchArgument,
 
     #[command(flatten)]
-    agent: AgentArgument,
+    agents: AgentsArgument,
 }
 
 /// A list of the agent.
@@ -61,18 +62,22 @@ pub(crate) trait ListEntry: DeserializeOwned {
 
 impl ListQuery {
     pub(crate) fn run<T: ListEntry>(&self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.watch.run(terminal, || self.frame::<T>())
+        let agents = self.agents.agents()?;
+        self.watch.run(terminal, || {
+            let list = AgentList::of(&agents, |agent| self.list::<T>(agent))?;
+            list.print(&self.output, &self.table)
+        })
     }
 
-    fn frame<T: ListEntry>(&self) -> anyhow::Result<Frame> {
-        let values: Vec<Value> = self.agent.get(T::PATH)?;
+    fn list<T: ListEntry>(&self, agent: &AgentArgument) -> anyhow::Result<AgentList> {
+        let values: Vec<Value> = agent.get(T::PATH)?;
         let parsed = values
             .into_iter()
             .map(|value| Ok((serde_json::from_value(value.clone())?, value)));
         let entries: Vec<(T, Value)> = parsed.collect::<Result<_, serde_json::Error>>()?;
         let SelectedItems { items, missing } =
             self.scope
-                .select(entries, T::NOUN, |(entry, _)| entry.service(), &self.agent)?;
+                .select(entries, T::NOUN, |(entry, _)| entry.service(), agent)?;
         let is_complete = !T::IS_ONE_EXPECTED || self.scope.selects_all() || missing.is_empty();
         let is_good = is_complete && items.iter().all(|(entry, _)| entry.is_good());
         let shows_namespace = self.scope.shows_namespace();
@@ -89,12 +94,11 @@ impl ListQuery {
             header: ([of_service, T::TITLES].concat(), Vec::new()),
             items,
         };
-        let is_single = T::IS_ONE_EXPECTED && self.scope.is_single();
-        let out = listing.print(&self.output, &self.table, width(), is_single)?;
-        Ok(Frame {
-            out,
+        Ok(AgentList {
+            listing,
             err: missing,
             is_good,
+            is_single: T::IS_ONE_EXPECTED && self.scope.is_single(),
         })
     }
 }

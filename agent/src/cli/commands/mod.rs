@@ -2,6 +2,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod agent;
+pub(crate) mod agent_lists;
 pub(crate) mod apply;
 pub(crate) mod backends;
 pub(crate) mod cleanup;

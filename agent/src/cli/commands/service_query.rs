@@ -6,16 +6,18 @@ use clap::Args;
 use contiv_model::{NotServed, ServiceId};
 use serde_json::Value;
 
+use super::agent_lists::AgentList;
 use crate::cli::{
     Outcome, Terminal,
     output::{
         listing::{Listing, Output},
         table_options::TableOptions,
-        watch::{Frame, WatchArgument, width},
+        watch::WatchArgument,
     },
     selection::scope::{Scope, SelectedItems},
     source::{
         agent_argument::AgentArgument,
+        agents_argument::AgentsArgument,
         unserved,
         views::{ServiceView, StatusView, StoredServiceView, WarningView},
     },
@@ -41,7 +43,7 @@ pub(crate) struct ServiceQuery {
     watch: WatchArgument,
 
     #[command(flatten)]
-    agent: AgentArgument,
+    agents: AgentsArgument,
 }
 
 impl ServiceQuery {
@@ -51,16 +53,17 @@ impl ServiceQuery {
         &self,
         terminal: &mut Terminal,
         is_single: bool,
-        lists_unserved: impl Fn(&NotServed) -> bool,
-        list: impl Fn(Vec<(ServiceView, Value)>) -> Listing,
+        lists_unserved: impl Fn(&NotServed) -> bool + Sync,
+        list: impl Fn(Vec<(ServiceView, Value)>) -> Listing + Sync,
     ) -> anyhow::Result<Outcome> {
-        self.watch.run(terminal, || {
+        let agents = self.agents.agents()?;
+        let list_of = |agent: &AgentArgument| {
             let is_table = self.output.is_table();
             let SelectedItems { items, missing } = self.scope.select(
-                self.fetch(is_table)?,
+                fetch(agent, is_table)?,
                 "service",
                 |(service, _)| &service.id,
-                &self.agent,
+                agent,
             )?;
             let is_known = missing.is_empty();
             let mut err = missing;
@@ -75,45 +78,29 @@ impl ServiceQuery {
                 .partition(|(service, _)| service.not_served.as_ref().is_none_or(&lists_unserved));
             err += &self.hidden(&hidden, listed.is_empty());
             let is_good = self.scope.selects_all() || is_known && hidden.is_empty();
-            let is_single = is_single && self.scope.is_single();
             if is_table {
-                err += &self.warnings()?;
+                err += &self.warnings(agent)?;
             }
-            let out = list(listed).print(&self.output, &self.table, width(), is_single)?;
-            Ok(Frame { out, err, is_good })
+            Ok(AgentList {
+                listing: list(listed),
+                err,
+                is_good,
+                is_single: is_single && self.scope.is_single(),
+            })
+        };
+        self.watch.run(terminal, || {
+            AgentList::of(&agents, list_of)?.print(&self.output, &self.table)
         })
     }
 
-    /// Requests all services. For tables each has the type of its stored object; it comes with the agent's JSON.
-    fn fetch(&self, is_table: bool) -> anyhow::Result<Vec<(ServiceView, Value)>> {
-        let stored: Vec<StoredServiceView> = if is_table {
-            self.agent.get("/objects/svc")?
-        } else {
-            Vec::new()
-        };
-        let types: BTreeMap<&ServiceId, &'static str> = stored
-            .iter()
-            .map(|service| (&service.id, service.type_name()))
-            .collect();
-        let values: Vec<Value> = self.agent.get("/services?all=true")?;
-        let mut services = Vec::new();
-        for value in values {
-            let mut service: ServiceView = serde_json::from_value(value.clone())?;
-            // A service created after the stored ones were read has no type yet.
-            service.service_type = types.get(&service.id).copied().unwrap_or("<unknown>");
-            services.push((service, value));
-        }
-        Ok(services)
-    }
-
     /// Lines about fields of selected services that have no effect, or not the expected one.
-    fn warnings(&self) -> anyhow::Result<String> {
-        let status: StatusView = self.agent.get("/status")?;
+    fn warnings(&self, agent: &AgentArgument) -> anyhow::Result<String> {
+        let status: StatusView = agent.get("/status")?;
         // An agent of an earlier version has none, and no such path.
         if status.warnings == 0 {
             return Ok(String::new());
         }
-        let mut warnings: Vec<WarningView> = self.agent.get("/warnings")?;
+        let mut warnings: Vec<WarningView> = agent.get("/warnings")?;
         warnings.retain(|warning| warning.service().is_some_and(|id| self.scope.contains(&id)));
         let line =
             |warning: &WarningView| format!("warning: {}: {}\n", warning.subject(), warning.reason);
@@ -152,4 +139,26 @@ impl ServiceQuery {
         };
         hidden.iter().filter_map(line).collect()
     }
+}
+
+/// Requests all services. For tables each has the type of its stored object; it comes with the agent's JSON.
+fn fetch(agent: &AgentArgument, is_table: bool) -> anyhow::Result<Vec<(ServiceView, Value)>> {
+    let stored: Vec<StoredServiceView> = if is_table {
+        agent.get("/objects/svc")?
+    } else {
+        Vec::new()
+    };
+    let types: BTreeMap<&ServiceId, &'static str> = stored
+        .iter()
+        .map(|service| (&service.id, service.type_name()))
+        .collect();
+    let values: Vec<Value> = agent.get("/services?all=true")?;
+    let mut services = Vec::new();
+    for value in values {
+        let mut service: ServiceView = serde_json::from_value(value.clone())?;
+        // A service created after the stored ones were read has no type yet.
+        service.service_type = types.get(&service.id).copied().unwrap_or("<unknown>");
+        services.push((service, value));
+    }
+    Ok(services)
 }

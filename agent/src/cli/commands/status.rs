@@ -12,16 +12,23 @@ use futures::executor::block_on;
 use crate::cli::{
     Outcome, Terminal, UsageError,
     output::{
+        error_chain::chain,
         listing::Output,
         watch::{Frame, WatchArgument, size},
     },
-    source::agent_argument::AgentArgument,
+    source::{
+        agent_argument::AgentArgument,
+        agents_argument::{Agents, AgentsArgument, ask_all},
+    },
 };
 use answers::Answers;
 use cluster::{ClusterArguments, ClusterStatus};
+use nodes::{ClusterState, NoAnswer, NodeState};
+use overview::Overview;
 
-/// Print the state of the running agent on one screen, or that of all agents of a Kubernetes cluster
+/// Print the state of the running agent on one screen, or that of several, or of all agents of a Kubernetes cluster
 ///
+/// Of several agents there is a line for each.
 /// With --cluster there is a line for each node: the agents' pods are found by their label and asked through the API server
 /// (port-forward), with the rights of your kubeconfig. Exit codes: 0 it is healthy; 1 it does not answer, or needs attention: it is
 /// not ready, the store cannot be watched or has no Node object of this node, a renderer fails, objects are in quarantine, two
@@ -37,7 +44,7 @@ pub(crate) struct Status {
     watch: WatchArgument,
 
     #[command(flatten)]
-    agent: AgentArgument,
+    agents: AgentsArgument,
 
     #[command(flatten)]
     cluster: ClusterArguments,
@@ -45,10 +52,10 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        if self.agent.is_given() {
+        if self.agents.is_given() {
             if let Some(flag) = self.cluster.cluster_flag() {
                 let problem = format!(
-                    "--agent asks one agent, and {flag} those of a cluster; give one of them"
+                    "--agent and --agents name agents, and {flag} those of a cluster; give one of them"
                 );
                 return Err(UsageError(problem).into());
             }
@@ -58,12 +65,16 @@ impl Status {
                 .watch
                 .run(terminal, || cluster.read_frame(&self.output));
         }
-        self.watch.run(terminal, || self.read_frame())
+        match self.agents.agents()? {
+            Agents::One(agent) => self.watch.run(terminal, || self.read_frame(&agent)),
+            Agents::Several(agents) => self.watch.run(terminal, || {
+                ClusterState::of(ask_all(&agents, node_state)).frame(&self.output)
+            }),
+        }
     }
 
-    fn read_frame(&self) -> anyhow::Result<Frame> {
-        let answers = block_on(Answers::ask(async |path: &str| self.agent.get(path)))?;
-        let overview = answers.read()?;
+    fn read_frame(&self, agent: &AgentArgument) -> anyhow::Result<Frame> {
+        let (answers, overview) = *ask(agent)?;
         let size = size().filter(|_| self.output == Output::Table);
         let out = match &self.output {
             Output::Table | Output::Wide => text::render(&overview, size, jiff::Timestamp::now()),
@@ -75,5 +86,28 @@ impl Status {
             err: String::new(),
             is_good: overview.is_healthy(),
         })
+    }
+}
+
+fn ask(agent: &AgentArgument) -> anyhow::Result<Box<(Answers, Overview)>> {
+    let answers = block_on(Answers::ask(async |path: &str| agent.get(path)))?;
+    let overview = answers.read()?;
+    Ok(Box::new((answers, overview)))
+}
+
+/// The state of an agent that was named by its address, which stands for the node if there is no answer.
+fn node_state(agent: &AgentArgument) -> NodeState {
+    let answer = ask(agent).map_err(|error| {
+        let error = chain(&error);
+        NoAnswer::new("no answer", error.lines().next().unwrap_or_default())
+    });
+    let node = match &answer {
+        Ok(answer) => answer.1.status.node.clone(),
+        Err(_) => agent.agent.to_string(),
+    };
+    NodeState {
+        node,
+        pod: None,
+        answer,
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct Listing {
 }
 
 /// One item.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Item {
     /// Its name in other commands.
     pub(crate) name: String,
@@ -67,6 +67,46 @@ pub(crate) struct Item {
 }
 
 impl Listing {
+    /// An empty one, for [`Self::add_node`].
+    pub(crate) fn of_nodes() -> Self {
+        Self {
+            header: (vec!["NODE"], Vec::new()),
+            items: Vec::new(),
+        }
+    }
+
+    /// Adds the list of a node, with the node as the first column and in a field of the JSON form. Columns that only some nodes
+    /// have are empty for the others.
+    pub(crate) fn add_node(&mut self, node: &str, list: Self) {
+        let Self { header, items } = list;
+        let columns = add_columns(&mut self.header.0, header.0);
+        let more_columns = add_columns(&mut self.header.1, header.1);
+        let (count, more_count) = (self.header.0.len(), self.header.1.len());
+        for item in &mut self.items {
+            item.cells.0.resize_with(count, || "".into());
+            item.cells.1.resize_with(more_count, || "".into());
+        }
+        let place = |cells: Vec<Cell>, columns: &[usize], count| {
+            let mut row = vec![Cell::from(""); count];
+            for (cell, column) in cells.into_iter().zip(columns) {
+                row[*column] = cell;
+            }
+            row
+        };
+        self.items.extend(items.into_iter().map(|mut item| {
+            let (cells, more) = item.cells;
+            let mut cells = place(cells, &columns, count);
+            cells[0] = node.into();
+            if let Value::Object(fields) = &mut item.value {
+                fields.insert("node".to_owned(), node.into());
+            }
+            Item {
+                cells: (cells, place(more, &more_columns, more_count)),
+                ..item
+            }
+        }));
+    }
+
     /// The text in this format; tables fit into `width` unless they are `wide`. For a single item requested by name, JSON and
     /// YAML contain just the item and no list.
     ///
@@ -132,6 +172,18 @@ impl Listing {
     }
 }
 
+/// The positions of these titles among the known ones, with which new ones are put at the end.
+fn add_columns(known: &mut Vec<&'static str>, titles: Vec<&'static str>) -> Vec<usize> {
+    let position = |title| {
+        let found = known.iter().position(|known| *known == title);
+        found.unwrap_or_else(|| {
+            known.push(title);
+            known.len() - 1
+        })
+    };
+    titles.into_iter().map(position).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -148,6 +200,35 @@ mod tests {
             header: (vec!["NAME"], vec!["EXTRA"]),
             items: vec![item("a"), item("b")],
         }
+    }
+
+    #[test]
+    fn lists_of_nodes_are_one_with_the_columns_of_all() {
+        let mut all = Listing::of_nodes();
+        all.add_node("n1", listing());
+        let mut other = listing();
+        other.items.truncate(1);
+        other.header.0.push("LOST");
+        other.items[0].cells.0.push("80".into());
+        all.add_node("n2", other);
+        let print = |output: &Output| {
+            let listing = Listing {
+                header: all.header.clone(),
+                items: all.items.clone(),
+            };
+            listing
+                .print(output, &TableOptions::default(), None, false)
+                .unwrap()
+        };
+        assert_eq!(
+            print(&Output::Wide),
+            "NODE   NAME   LOST   EXTRA\nn1     a             more\nn1     b             more\n\
+             n2     a      80     more\n"
+        );
+        assert_eq!(
+            serde_json::from_str::<Value>(&print(&Output::Data(DataFormat::Json))).unwrap(),
+            json!([{"id": "a", "node": "n1"}, {"id": "b", "node": "n1"}, {"id": "a", "node": "n2"}])
+        );
     }
 
     #[test]

@@ -22,8 +22,15 @@ pub(crate) struct AgentArgument {
 }
 
 /// Whether the address of the agent comes from the command line, the environment or the default.
-#[derive(Debug, Clone)]
-struct AgentSource(Option<ValueSource>);
+#[derive(Debug, Clone, Default)]
+pub(super) struct AgentSource(Option<ValueSource>);
+
+impl AgentSource {
+    /// True if `--agent` is on the command line.
+    pub(super) fn is_given(&self) -> bool {
+        self.0 == Some(ValueSource::CommandLine)
+    }
+}
 
 impl Args for AgentSource {
     fn augment_args(command: Command) -> Command {
@@ -47,9 +54,13 @@ impl FromArgMatches for AgentSource {
 }
 
 impl AgentArgument {
+    pub(super) const fn new(source: AgentSource, agent: Server) -> Self {
+        Self { source, agent }
+    }
+
     /// True if `--agent` is on the command line.
     pub(crate) fn is_given(&self) -> bool {
-        self.source.0 == Some(ValueSource::CommandLine)
+        self.source.is_given()
     }
 
     /// Sends a POST and returns the answer.

@@ -15,11 +15,7 @@ use super::{
     overview::Overview,
 };
 use crate::cli::{
-    output::{
-        error_chain::chain,
-        listing::Output,
-        watch::{Frame, width},
-    },
+    output::{error_chain::chain, listing::Output, watch::Frame},
     selection::selector::Selector,
     source::http_client::Connection,
 };
@@ -127,23 +123,7 @@ impl ClusterStatus {
     /// When the pods cannot be listed, or there are none.
     pub(super) fn read_frame(&self, output: &Output) -> anyhow::Result<Frame> {
         let state = self.runtime.block_on(ask(&self.cluster, &self.arguments))?;
-        let now = jiff::Timestamp::now();
-        let out = match output {
-            Output::Table => state.table(false, width(), now),
-            Output::Wide => state.table(true, None, now),
-            Output::Data(format) => format.print(&state.to_json(now), false)?,
-            Output::Name => state.names(),
-        };
-        let err = state
-            .notes
-            .iter()
-            .flat_map(|note| ["note: ", note, "\n"])
-            .collect();
-        Ok(Frame {
-            out,
-            err,
-            is_good: state.is_healthy(),
-        })
+        state.frame(output)
     }
 }
 

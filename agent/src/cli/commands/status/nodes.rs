@@ -15,7 +15,9 @@ use crate::cli::{
     commands::events::milliseconds,
     output::{
         color::TextStyle,
+        listing::Output,
         table::{Cell, Table},
+        watch::{Frame, width},
     },
     source::{
         latency::Latency,
@@ -168,6 +170,34 @@ impl NodeState {
 }
 
 impl ClusterState {
+    /// These agents, with nothing to note.
+    pub(super) const fn of(nodes: Vec<NodeState>) -> Self {
+        Self {
+            nodes,
+            notes: Vec::new(),
+        }
+    }
+
+    /// What is printed.
+    ///
+    /// # Errors
+    /// When a template does not fit.
+    pub(super) fn frame(&self, output: &Output) -> anyhow::Result<Frame> {
+        let now = Timestamp::now();
+        let out = match output {
+            Output::Table => self.table(false, width(), now),
+            Output::Wide => self.table(true, None, now),
+            Output::Data(format) => format.print(&self.to_json(now), false)?,
+            Output::Name => self.names(),
+        };
+        let notes = self.notes.iter();
+        Ok(Frame {
+            out,
+            err: notes.flat_map(|note| ["note: ", note, "\n"]).collect(),
+            is_good: self.is_healthy(),
+        })
+    }
+
     /// True if every node has an agent that answers and is healthy.
     pub(super) fn is_healthy(&self) -> bool {
         self.nodes

@@ -1,0 +1,84 @@
+//! The lists of one agent or of several, as one.
+
+use crate::cli::{
+    output::{
+        error_chain::chain,
+        listing::{Listing, Output},
+        table_options::TableOptions,
+        watch::{Frame, width},
+    },
+    source::{
+        agent_argument::AgentArgument,
+        agents_argument::{Agents, ask_all},
+        views::StatusView,
+    },
+};
+
+/// A list that an agent was asked for.
+#[derive(Debug)]
+pub(super) struct AgentList {
+    pub(super) listing: Listing,
+    /// Problems and notes.
+    pub(super) err: String,
+    pub(super) is_good: bool,
+    /// One thing was requested by name.
+    pub(super) is_single: bool,
+}
+
+impl AgentList {
+    /// The list of an agent; or of several, with the node of each item, and a line for each agent that does not answer.
+    ///
+    /// # Errors
+    /// When there is one agent, and `list` fails.
+    pub(super) fn of(
+        agents: &Agents,
+        list: impl Fn(&AgentArgument) -> anyhow::Result<Self> + Sync,
+    ) -> anyhow::Result<Self> {
+        let agents = match agents {
+            Agents::One(agent) => return list(agent),
+            Agents::Several(agents) => agents,
+        };
+        let mut all = Self {
+            listing: Listing::of_nodes(),
+            err: String::new(),
+            is_good: true,
+            is_single: false,
+        };
+        let answers = ask_all(agents, |agent| {
+            let status: StatusView = agent.get("/status")?;
+            Ok((status.node, list(agent)?))
+        });
+        for answer in answers {
+            match answer {
+                Ok((node, one)) => {
+                    for line in one.err.lines() {
+                        all.err += &format!("{node}: {line}\n");
+                    }
+                    all.is_good &= one.is_good;
+                    all.listing.add_node(&node, one.listing);
+                }
+                Err(error) => {
+                    all.err += &error_line(&error);
+                    all.is_good = false;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// # Errors
+    /// When it cannot be printed in this format.
+    pub(super) fn print(self, output: &Output, table: &TableOptions) -> anyhow::Result<Frame> {
+        Ok(Frame {
+            out: self.listing.print(output, table, width(), self.is_single)?,
+            err: self.err,
+            is_good: self.is_good,
+        })
+    }
+}
+
+/// A line about an agent that does not answer; its error names it. What this machine's kernel does meanwhile is left out.
+pub(super) fn error_line(error: &anyhow::Error) -> String {
+    let error = chain(error);
+    format!("error: {}\n", error.lines().next().unwrap_or_default())
+}
