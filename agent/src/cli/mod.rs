@@ -27,9 +27,9 @@ use clap::{
 };
 
 use commands::{
-    actions, agent, apply, backends, cleanup, completions, controller, delete, diff, events, get,
-    health_checks, kubectl_plugin, man, migrate, reference, refused, render, services, status,
-    support_bundle, top, trace, verify, version, why,
+    actions, agent, apply, backends, cleanup, completions, controller, delete, describe, diff,
+    events, get, health_checks, kubectl_plugin, man, migrate, reference, refused, render, services,
+    status, support_bundle, top, trace, verify, version, why,
 };
 use output::{error_chain::chain, outcome::Outcome, terminal::Terminal, usage_error::UsageError};
 
@@ -54,6 +54,7 @@ enum Command {
     Delete(delete::Delete),
     Diff(diff::Diff),
     Get(get::Get),
+    Describe(describe::Describe),
     Status(status::Status),
     Services(services::Services),
     Backends(backends::Backends),
@@ -110,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Delete(command) => command.run(&mut terminal),
         Command::Diff(command) => command.run(&mut terminal),
         Command::Get(command) => command.run(&mut terminal),
+        Command::Describe(command) => command.run(&mut terminal),
         Command::Status(command) => command.run(&mut terminal),
         Command::Services(command) => command.run(&mut terminal),
         Command::Backends(command) => command.run(&mut terminal),

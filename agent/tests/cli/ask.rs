@@ -101,8 +101,12 @@ fn several_agents_are_asked_at_once() {
         .filter_map(|event| event["node"].as_str())
         .collect();
     assert_eq!(of, ["n1", "n2"].into());
-    let refused = ask(&["refused", "-A"]);
-    assert_eq!((refused.code, refused.out.as_str()), (0, ""), "{refused:?}");
+    let checks = ask(&["health-checks", "-A"]);
+    assert_eq!((checks.code, checks.out.as_str()), (0, ""), "{checks:?}");
+    assert!(
+        checks.err.starts_with("n1: no health checks found\nn2: "),
+        "{checks:?}"
+    );
 
     // A service that one of them does not have.
     let named = ask(&["services", "shop/db", "--no-headers"]);

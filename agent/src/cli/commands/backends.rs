@@ -65,7 +65,7 @@ impl Backends {
 }
 
 /// A line for each backend of a port, or one line for a port without backends.
-fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
+pub(super) fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
     let title = match port.name.as_str() {
         "" => format!("{}/{}", port.port, port.protocol),
         name => format!("{}/{} ({name})", port.port, port.protocol),

@@ -220,11 +220,7 @@ pub(super) type Event = (EventView, Value);
 
 /// The events of an agent that the query of this request selects.
 pub(super) fn fetch(agent: &AgentArgument, query: &str) -> anyhow::Result<Vec<Event>> {
-    let values: Vec<Value> = agent.get(&format!("/controller/event-history?{query}"))?;
-    let parsed = values
-        .into_iter()
-        .map(|value| Ok((serde_json::from_value(value.clone())?, value)));
-    Ok(parsed.collect::<Result<_, serde_json::Error>>()?)
+    agent.list(&format!("/controller/event-history?{query}"))
 }
 
 /// A row for each event.

@@ -70,11 +70,7 @@ impl ListQuery {
     }
 
     fn list<T: ListEntry>(&self, agent: &AgentArgument) -> anyhow::Result<AgentList> {
-        let values: Vec<Value> = agent.get(T::PATH)?;
-        let parsed = values
-            .into_iter()
-            .map(|value| Ok((serde_json::from_value(value.clone())?, value)));
-        let entries: Vec<(T, Value)> = parsed.collect::<Result<_, serde_json::Error>>()?;
+        let entries: Vec<(T, Value)> = agent.list(T::PATH)?;
         let SelectedItems { items, missing } =
             self.scope
                 .select(entries, T::NOUN, |(entry, _)| entry.service(), agent)?;

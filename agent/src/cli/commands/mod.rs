@@ -9,6 +9,7 @@ pub(crate) mod cleanup;
 pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod delete;
+pub(crate) mod describe;
 pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod get;

@@ -24,16 +24,16 @@ pub(crate) struct Refused {
 }
 
 /// Refused attempts in the agent's JSON.
-#[derive(Debug, Deserialize)]
-struct RefusedView {
-    service: ServiceId,
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct RefusedView {
+    pub(super) service: ServiceId,
     frontend: Frontend,
     refused_by: BTreeMap<String, u64>,
     clients: Vec<ClientView>,
     more_clients: usize,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct ClientView {
     address: IpAddr,
     attempts: usize,

@@ -152,13 +152,10 @@ fn fetch(agent: &AgentArgument, is_table: bool) -> anyhow::Result<Vec<(ServiceVi
         .iter()
         .map(|service| (&service.id, service.type_name()))
         .collect();
-    let values: Vec<Value> = agent.get("/services?all=true")?;
-    let mut services = Vec::new();
-    for value in values {
-        let mut service: ServiceView = serde_json::from_value(value.clone())?;
+    let mut services: Vec<(ServiceView, Value)> = agent.list("/services?all=true")?;
+    for (service, _) in &mut services {
         // A service created after the stored ones were read has no type yet.
         service.service_type = types.get(&service.id).copied().unwrap_or("<unknown>");
-        services.push((service, value));
     }
     Ok(services)
 }

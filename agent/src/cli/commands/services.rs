@@ -109,7 +109,7 @@ impl Services {
 }
 
 /// The renderer that carries connections to the addresses of a service.
-fn renderer(service: &ServiceView) -> &str {
+pub(super) fn renderer(service: &ServiceView) -> &str {
     service
         .assignment
         .as_ref()
@@ -192,21 +192,25 @@ fn backends(service: &ServiceView) -> Cell {
     Cell::styled(text, style)
 }
 
+/// How long a client stays with its backend.
+pub(super) fn affinity(service: &ServiceView) -> String {
+    match service.session_affinity_timeout {
+        0 => "none".to_owned(),
+        seconds => format!("{seconds}s"),
+    }
+}
+
 fn wide_cells(service: &ServiceView) -> Vec<Cell> {
     let local = addresses(service, |backend| {
         backend.local && service.is_in_family_of(backend.address)
     })
     .len();
-    let affinity = match service.session_affinity_timeout {
-        0 => "none".to_owned(),
-        seconds => format!("{seconds}s"),
-    };
     vec![
         local.to_string().into(),
         service.external_policy.clone().into(),
         service.internal_policy.clone().into(),
         service.balance.clone().into(),
-        affinity.into(),
+        affinity(service).into(),
     ]
 }
 

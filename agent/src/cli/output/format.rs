@@ -34,11 +34,11 @@ const DATA_FORMATS: [(&str, &str); 4] = [
     ("yaml", "The same as YAML"),
     (
         "jsonpath=",
-        "Fields of it by kubectl's template, as in jsonpath='{.items[*].service}'",
+        "Fields of it by kubectl's template, as in jsonpath='{.items[*].metadata.name}'",
     ),
     (
         "custom-columns=",
-        "A table of fields, as in custom-columns=NAME:.service,AT:.address",
+        "A table of fields, as in custom-columns=NAME:.metadata.name",
     ),
 ];
 
@@ -68,7 +68,7 @@ impl FromStr for DataFormat {
             None if text == "json" => Ok(Self::Json),
             None if text == "yaml" => Ok(Self::Yaml),
             Some(("jsonpath", "")) => {
-                Err("expected a template, as in jsonpath='{.items[*].service}'".to_owned())
+                Err("expected a template, as in jsonpath='{.items[*].metadata.name}'".to_owned())
             }
             Some(("jsonpath", template)) => template
                 .parse()
@@ -103,7 +103,7 @@ impl FromStr for CustomColumns {
                 .split_once(':')
                 .filter(|(title, path)| !title.is_empty() && !path.is_empty())
                 .ok_or_else(|| {
-                    format!("{column:?}: expected TITLE:.FIELD, as in NAME:.service,AT:.address")
+                    format!("{column:?}: expected TITLE:.FIELD, as in NAME:.metadata.name")
                 })?;
             let path = path
                 .parse()

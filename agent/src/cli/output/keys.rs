@@ -2,28 +2,93 @@
 
 use std::{
     io::{self, IsTerminal},
+    process,
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     thread,
     time::{Duration, Instant},
 };
 
 use console::{Key, Term};
+use futures::future::select_all;
 use rustix::{
     process::{Signal, getpgrp, getpid, kill_process},
-    termios::tcgetpgrp,
+    termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr},
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::{self, SignalKind},
 };
 
 /// Ctrl-Z, which arrives as a key while one is read.
 const SUSPEND: char = '\x1a';
 
+/// What is added to the number of a signal in the exit code, as in a shell.
+const SIGNAL_EXIT_CODE: i32 = 128;
+
 /// The keys of the terminal.
 ///
-/// One key is read at a time, on request: the terminal has its usual mode whenever the command does not wait for a key, also when
-/// it ends. Ctrl-C ends the process, as without this.
+/// One key is read at a time, on request: while it is awaited the terminal is in raw mode. It gets its own mode back when the command
+/// ends, also by an error, a panic or a signal. Ctrl-C ends the process, as without this.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// None if input or output is no terminal.
     reader: Option<Reader>,
+    /// Restores the terminal after the last key.
+    _mode: Option<TerminalMode>,
+}
+
+/// The mode that the terminal had before. Dropping it restores that.
+#[derive(Debug, Clone)]
+struct TerminalMode(Termios);
+
+impl Drop for TerminalMode {
+    fn drop(&mut self) {
+        // A terminal that is gone needs none.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+impl TerminalMode {
+    /// Also restores it when a signal ends the process.
+    fn save() -> Option<Self> {
+        let mode = Self(tcgetattr(io::stdin()).ok()?);
+        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+        let signals = ending_signals(&runtime).ok()?;
+        let restored = mode.clone();
+        let wait = move || {
+            let number = runtime.block_on(async {
+                let received = signals.into_iter().map(|(kind, mut signal)| {
+                    Box::pin(async move {
+                        signal.recv().await;
+                        kind.as_raw_value()
+                    })
+                });
+                select_all(received).await.0
+            });
+            drop(restored);
+            process::exit(SIGNAL_EXIT_CODE + number);
+        };
+        thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(wait)
+            .ok()?;
+        Some(mode)
+    }
+}
+
+/// The signals that end a process.
+fn ending_signals(runtime: &Runtime) -> io::Result<Vec<(SignalKind, unix::Signal)>> {
+    let _context = runtime.enter();
+    let kinds = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+    ];
+    kinds
+        .into_iter()
+        .map(|kind| Ok((kind, unix::signal(kind)?)))
+        .collect()
 }
 
 #[derive(Debug)]
@@ -37,14 +102,20 @@ impl Keys {
     /// The keys of this process's terminal; none without one.
     pub(crate) fn of_terminal() -> Self {
         let has_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        // Without a way to restore the terminal no key is read.
+        let mode = has_terminal.then(TerminalMode::save).flatten();
         Self {
-            reader: has_terminal.then(Reader::start).flatten(),
+            reader: mode.as_ref().and_then(|_| Reader::start()),
+            _mode: mode,
         }
     }
 
     /// No keys.
     pub(crate) const fn none() -> Self {
-        Self { reader: None }
+        Self {
+            reader: None,
+            _mode: None,
+        }
     }
 
     /// Waits for a key, at most this long. Always this long without a terminal.

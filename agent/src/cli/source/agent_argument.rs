@@ -3,6 +3,7 @@
 use anyhow::Context;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::http_client::{self, Server};
 
@@ -79,12 +80,27 @@ impl AgentArgument {
         self.read(path, &http_client::get(&self.agent, path)?)
     }
 
+    /// A list by GET; each item with its JSON.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub(crate) fn list<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<(T, Value)>> {
+        let values: Vec<Value> = self.get(path)?;
+        let items = values
+            .into_iter()
+            .map(|value| Ok((serde_json::from_value(value.clone())?, value)));
+        let items: serde_json::Result<_> = items.collect();
+        items.with_context(|| self.unexpected(path))
+    }
+
+    fn unexpected(&self, path: &str) -> String {
+        format!(
+            "{} answered {path} in an unexpected format; is it an agent of this version?",
+            self.agent
+        )
+    }
+
     fn read<T: DeserializeOwned>(&self, path: &str, text: &str) -> anyhow::Result<T> {
-        serde_json::from_str(text).with_context(|| {
-            format!(
-                "{} answered {path} in an unexpected format; is it an agent of this version?",
-                self.agent
-            )
-        })
+        serde_json::from_str(text).with_context(|| self.unexpected(path))
     }
 }

@@ -6,7 +6,7 @@ use contiv_model::{BackendState, Frontend, NotServed, ServiceId};
 use contiv_node::FailoverStatus;
 use contiv_renderer::{ForwardingOff, shared_tables::TableProblem};
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The labels of an object.
 pub(crate) type Labels = BTreeMap<String, String>;
@@ -64,6 +64,10 @@ pub(crate) struct StoredServiceView {
     pub(crate) service_type: String,
     #[serde(default)]
     pub(crate) labels: Labels,
+    #[serde(default)]
+    pub(crate) source_ranges: Vec<String>,
+    #[serde(default)]
+    pub(crate) health_check_node_port: Option<u16>,
 }
 
 impl StoredServiceView {
@@ -366,7 +370,7 @@ pub(crate) struct CountersView {
 }
 
 /// The attempts to connect to one service: served and refused ones.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 pub(crate) struct ConnectionsView {
     pub(crate) service: ServiceId,
     pub(crate) connections: u64,
