@@ -113,7 +113,7 @@ impl ServiceQuery {
             lines.extend([
                 "and ",
                 &more.to_string(),
-                " more: `contiv status -o json`\n",
+                " more: `contiv status -o wide`\n",
             ]);
         }
         Ok(lines)

@@ -36,7 +36,7 @@ use overview::Overview;
 /// usage.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Output format; wide cuts nothing, name is that of the node
+    /// Output format; wide lists every problem and warning and cuts nothing, name is that of the node
     #[arg(short, long, default_value = "table")]
     output: Output,
 
@@ -77,8 +77,9 @@ impl Status {
         let (answers, overview) = *ask(agent)?;
         let size = size().filter(|_| self.output == Output::Table);
         let out = match &self.output {
-            Output::Table | Output::Wide => text::render(&overview, size, jiff::Timestamp::now()),
-            Output::Data(format) => format.print(&answers.to_json(), false)?,
+            Output::Table => text::render(&overview, size, jiff::Timestamp::now()),
+            Output::Wide => text::render_all(&overview, jiff::Timestamp::now()),
+            Output::Data(format) => format.print(answers.to_json(), false)?,
             Output::Name => format!("{}\n", overview.status.node),
         };
         Ok(Frame {

@@ -187,7 +187,7 @@ impl ClusterState {
         let out = match output {
             Output::Table => self.table(false, width(), now),
             Output::Wide => self.table(true, None, now),
-            Output::Data(format) => format.print(&self.to_json(now), false)?,
+            Output::Data(format) => format.print(self.to_json(now), false)?,
             Output::Name => self.names(),
         };
         let notes = self.notes.iter();

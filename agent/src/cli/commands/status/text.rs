@@ -25,29 +25,59 @@ use crate::{
     health::AgentHealth,
 };
 
-/// How many problems are shown.
-const MAX_PROBLEMS: usize = 3;
-/// How many warnings are shown, where there is room,
-const MAX_WARNINGS: usize = 2;
-/// and the lines around them: one before, the title, and one about the others.
+/// How many problems and warnings are shown.
+struct Limits {
+    problems: usize,
+    warnings: usize,
+    /// What shows those that are left out.
+    others: &'static str,
+}
+
+/// On one screen; fewer warnings where there is no room.
+const SCREEN: Limits = Limits {
+    problems: 3,
+    warnings: 2,
+    others: ": `contiv status -o wide`",
+};
+/// Where nothing is cut.
+const ALL: Limits = Limits {
+    problems: usize::MAX,
+    warnings: usize::MAX,
+    others: ", which the agent does not list",
+};
+/// The lines around the warnings: one before, the title, and one about the others.
 const AROUND_WARNINGS: usize = 3;
 /// Lines around the rows of the busiest services: one before, the header, and the prompt of the shell after.
 const AROUND_SERVICES: usize = 3;
 
 /// The text, with lines no longer than the terminal's width.
 pub(super) fn render(overview: &Overview, size: Option<(usize, usize)>, now: Timestamp) -> String {
+    render_up_to(&SCREEN, overview, size, now)
+}
+
+/// The text with every problem and warning that the agent lists, and no line cut.
+pub(super) fn render_all(overview: &Overview, now: Timestamp) -> String {
+    render_up_to(&ALL, overview, None, now)
+}
+
+fn render_up_to(
+    limits: &Limits,
+    overview: &Overview,
+    size: Option<(usize, usize)>,
+    now: Timestamp,
+) -> String {
     let width = size.map(|(_, columns)| columns);
     let mut text = String::new();
     head(overview, now, width, &mut text);
     text.push('\n');
     text.push_str(&renderers(overview, now).within(width).to_string());
-    problems(overview, now, width, &mut text);
+    problems(limits, overview, now, width, &mut text);
     let left =
         size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES + 1));
-    let room = left.map_or(MAX_WARNINGS, |left| {
+    let room = left.map_or(limits.warnings, |left| {
         left.saturating_sub(AROUND_WARNINGS) / 2
     });
-    warnings(overview, room.min(MAX_WARNINGS), width, &mut text);
+    warnings(limits, overview, room, width, &mut text);
     let left = size.map(|(rows, _)| rows.saturating_sub(text.lines().count() + AROUND_SERVICES));
     connections(
         overview,
@@ -266,7 +296,13 @@ fn lag(renderer: &RendererStateView) -> Cell {
 }
 
 /// The problems, the most urgent first.
-fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut String) {
+fn problems(
+    limits: &Limits,
+    overview: &Overview,
+    now: Timestamp,
+    width: Option<usize>,
+    text: &mut String,
+) {
     let error = |renderer: &RendererStateView| {
         let last = renderer.last_error.as_ref()?;
         let style = if renderer.failures > 0 {
@@ -327,20 +363,26 @@ fn problems(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mu
         .status
         .quarantined
         .saturating_sub(overview.quarantine.len());
-    let more = lines.len().saturating_sub(MAX_PROBLEMS) + unlisted;
-    for (lines, style) in lines.into_iter().take(MAX_PROBLEMS) {
+    let more = lines.len().saturating_sub(limits.problems) + unlisted;
+    for (lines, style) in lines.into_iter().take(limits.problems) {
         for line in lines {
             let _ = writeln!(text, "{}", style.paint(cut(&line, width)));
         }
     }
     if more > 0 {
-        let _ = writeln!(text, "and {more} more: `contiv status -o json`");
+        let _ = writeln!(text, "and {more} more{}", limits.others);
     }
 }
 
 /// The first warnings, a line for the field and one for the reason.
-fn warnings(overview: &Overview, most: usize, width: Option<usize>, text: &mut String) {
-    let shown = overview.warnings.len().min(most);
+fn warnings(
+    limits: &Limits,
+    overview: &Overview,
+    room: usize,
+    width: Option<usize>,
+    text: &mut String,
+) {
+    let shown = overview.warnings.len().min(limits.warnings).min(room);
     if shown == 0 {
         return;
     }
@@ -353,7 +395,7 @@ fn warnings(overview: &Overview, most: usize, width: Option<usize>, text: &mut S
     }
     let more = overview.status.warnings.saturating_sub(shown);
     if more > 0 {
-        let _ = writeln!(text, "and {more} more: `contiv status -o json`");
+        let _ = writeln!(text, "and {more} more{}", limits.others);
     }
 }
 

@@ -96,7 +96,7 @@ fn first_warnings_are_shown_and_no_reason_for_attention() {
     overview.status.warnings = 3;
     let text = render(&overview, None, NOW.parse().unwrap());
     let expected = "WARNINGS\nservice shop/web: spec.ports[0].nodePort\n  it has no effect\n\
-                    service shop/web: spec.ports[1].nodePort\n  it has no effect\nand 1 more: `contiv status -o json`\n";
+                    service shop/web: spec.ports[1].nodePort\n  it has no effect\nand 1 more: `contiv status -o wide`\n";
     assert!(
         text.contains(expected) && text.contains("0 in quarantine, 3 warnings\n"),
         "{text}"
