@@ -74,7 +74,7 @@ impl Render {
         let text = match self.output {
             Output::Nft => format!("{}\n", dry_run::nft(&snapshot).trim_end()),
             Output::Table => table(&snapshot),
-            Output::Data(format) => format.print(&dry_run::json(&snapshot), false)?,
+            Output::Data(format) => format.print(dry_run::json(&snapshot), false)?,
         };
         write!(terminal.out, "{text}")?;
         Ok(Outcome::success_if(desired.is_good))

@@ -134,9 +134,9 @@ impl Top {
             // An object on each line.
             Output::Data(DataFormat::Json) => format!("{}\n", self.to_json(rates)),
             Output::Data(format @ DataFormat::Yaml) => {
-                format!("---\n{}", format.print(&self.to_json(rates), false)?)
+                format!("---\n{}", format.print(self.to_json(rates), false)?)
             }
-            Output::Data(format) => format.print(&self.to_json(rates), false)?,
+            Output::Data(format) => format.print(self.to_json(rates), false)?,
             Output::Name => {
                 let names = self
                     .usages(rates)

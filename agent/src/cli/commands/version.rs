@@ -39,7 +39,7 @@ impl Version {
             json!({ "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT, "features": features });
         match self.output {
             TextOutput::Text => writeln!(terminal.out, "{}", text())?,
-            TextOutput::Data(format) => write!(terminal.out, "{}", format.print(&value, false)?)?,
+            TextOutput::Data(format) => write!(terminal.out, "{}", format.print(value, false)?)?,
         }
         Ok(Outcome::Success)
     }

@@ -104,7 +104,7 @@ impl Why {
         match &self.output {
             TextOutput::Text => write!(terminal.out, "{diagnosis}")?,
             TextOutput::Data(format) => {
-                let text = format.print(&serde_json::to_value(&diagnosis)?, false)?;
+                let text = format.print(serde_json::to_value(&diagnosis)?, false)?;
                 write!(terminal.out, "{text}")?;
             }
         }

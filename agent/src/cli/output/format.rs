@@ -10,7 +10,7 @@ use clap::{
         ValueParserFactory,
     },
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     json_path::{self, Path, Template},
@@ -47,15 +47,20 @@ impl DataFormat {
     ///
     /// # Errors
     /// When the template does not fit to it.
-    pub(crate) fn print(&self, value: &Value, hides_header: bool) -> anyhow::Result<String> {
+    pub(crate) fn print(&self, value: Value, hides_header: bool) -> anyhow::Result<String> {
         match self {
             Self::Json => Ok(format!("{value:#}\n")),
-            Self::Yaml => serde_saphyr::to_string(value).context("failed to write YAML"),
+            Self::Yaml => serde_saphyr::to_string(&value).context("failed to write YAML"),
             Self::JsonPath(template) => {
-                let list = value.is_array().then(|| json!({ "items": value }));
-                Ok(template.render(list.as_ref().unwrap_or(value))?)
+                let value = match value {
+                    list @ Value::Array(_) => {
+                        Value::Object([("items".to_owned(), list)].into_iter().collect())
+                    }
+                    object => object,
+                };
+                Ok(template.render(&value)?)
             }
-            Self::CustomColumns(columns) => columns.print(value, hides_header),
+            Self::CustomColumns(columns) => columns.print(&value, hides_header),
         }
     }
 }
@@ -218,12 +223,14 @@ impl ValueParserFactory for TextOutput {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn print(format: &str, value: &Value) -> Result<String, String> {
         let format: DataFormat = format.parse()?;
         format
-            .print(value, false)
+            .print(value.clone(), false)
             .map_err(|error| error.to_string())
     }
 

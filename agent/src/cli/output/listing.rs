@@ -134,7 +134,7 @@ impl Listing {
             Output::Table | Output::Wide => {
                 Ok(self.table(*output == Output::Wide, options.no_headers, width))
             }
-            Output::Data(format) => format.print(&self.value(is_single), options.no_headers),
+            Output::Data(format) => format.print(self.value(is_single), options.no_headers),
             Output::Name => Ok(self
                 .items
                 .iter()

@@ -82,7 +82,7 @@ impl Printer<'_> {
                 } else {
                     json!({ "apiVersion": "v1", "kind": "List", "items": items })
                 };
-                write!(out, "{}", format.print(&value, self.table.no_headers)?)?;
+                write!(out, "{}", format.print(value, self.table.no_headers)?)?;
             }
         }
         Ok(())
@@ -122,27 +122,26 @@ impl Printer<'_> {
         }
         row
     }
+}
 
-    /// One object in a format for programs; with the event type, if requested.
-    ///
-    /// # Errors
-    /// When a template does not fit to it.
-    pub(super) fn document(
-        self,
-        format: &DataFormat,
-        event_type: Option<&str>,
-        object: &Object,
-        hides_header: bool,
-    ) -> anyhow::Result<String> {
-        let manifest = manifest::to_value(object);
-        let value: Value = match event_type {
-            Some(event_type) => json!({ "type": event_type, "object": manifest }),
-            None => manifest,
-        };
-        let text = format.print(&value, hides_header)?;
-        Ok(match format {
-            DataFormat::Yaml => format!("---\n{text}"),
-            _ => text,
-        })
-    }
+/// One object in a format for programs; with the event type, if requested.
+///
+/// # Errors
+/// When a template does not fit to it.
+pub(super) fn document(
+    format: &DataFormat,
+    event_type: Option<&str>,
+    object: &Object,
+    hides_header: bool,
+) -> anyhow::Result<String> {
+    let manifest = manifest::to_value(object);
+    let value: Value = match event_type {
+        Some(event_type) => json!({ "type": event_type, "object": manifest }),
+        None => manifest,
+    };
+    let text = format.print(value, hides_header)?;
+    Ok(match format {
+        DataFormat::Yaml => format!("---\n{text}"),
+        _ => text,
+    })
 }

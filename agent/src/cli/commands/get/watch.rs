@@ -6,7 +6,7 @@ use anyhow::bail;
 use contiv_proto::{Key, Object};
 use contiv_store::{Batch, Change, Feed, FeedEvent, Snapshot};
 
-use super::print::Printer;
+use super::print::{Printer, document};
 use crate::cli::{
     Outcome, Terminal, UsageError,
     output::{
@@ -244,9 +244,7 @@ impl OutputStream<'_> {
             Output::Data(format) => {
                 for (event_type, _, object) in changed {
                     let event_type = self.shows_event_type.then(|| event_type.word());
-                    let text =
-                        self.printer
-                            .document(format, event_type, object, self.hides_header)?;
+                    let text = document(format, event_type, object, self.hides_header)?;
                     write!(out, "{text}")?;
                     self.hides_header = true;
                 }

@@ -74,7 +74,7 @@ impl Trace {
         };
         match self.output {
             TextOutput::Text => write!(terminal.out, "{text}")?,
-            TextOutput::Data(format) => write!(terminal.out, "{}", format.print(&json, false)?)?,
+            TextOutput::Data(format) => write!(terminal.out, "{}", format.print(json, false)?)?,
         }
         Ok(Outcome::success_if(is_good && agrees))
     }

@@ -100,7 +100,7 @@ impl Verify {
         match &self.output {
             Output::Table | Output::Wide => (),
             Output::Data(format) => {
-                let text = format.print(&serde_json::to_value(all)?, self.table.no_headers)?;
+                let text = format.print(serde_json::to_value(all)?, self.table.no_headers)?;
                 write!(terminal.out, "{text}")?;
             }
             Output::Name => {

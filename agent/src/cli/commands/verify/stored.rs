@@ -295,7 +295,7 @@ fn print(
 ) -> anyhow::Result<()> {
     match output {
         Output::Data(format) => {
-            let text = format.print(&serde_json::to_value(report)?, options.no_headers)?;
+            let text = format.print(serde_json::to_value(report)?, options.no_headers)?;
             write!(terminal.out, "{text}")?;
         }
         Output::Name => {

@@ -120,7 +120,7 @@ fn templates_print_what_kubectl_prints() {
             "8",
         ),
         (
-            r#"{.items[?( @.metadata.name == 'n2' )].status.capacity.cpu}"#,
+            "{.items[?( @.metadata.name == 'n2' )].status.capacity.cpu}",
             "8",
         ),
         (
