@@ -573,6 +573,165 @@ fn keys_end_watched_commands_on_terminals() {
 }
 
 #[test]
+fn terminal_gets_its_mode_back_when_a_signal_ends_the_command() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    let [pid, before, after] = ["pid", "before", "after"].map(|name| folder.path().join(name));
+    let line = format!(
+        "stty -g > {}; sh -c 'echo $$ > {}; exec {} services -A -w --agent {}'; stty -g > {}",
+        text(&before),
+        text(&pid),
+        env!("CARGO_BIN_EXE_contiv"),
+        agent.address,
+        text(&after)
+    );
+    for signal in ["TERM", "HUP", "INT", "QUIT"] {
+        let mut script = std::process::Command::new("script")
+            .args(["-qc", &line, "/dev/null"])
+            .env("TERM", "xterm")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut output, mut part) = (Vec::new(), [0; 4096]);
+        let mut stdout = script.stdout.take().unwrap();
+        // The second time, a key is awaited after the first.
+        while String::from_utf8_lossy(&output)
+            .matches("10.96.0.7")
+            .count()
+            < 2
+        {
+            let read = stdout.read(&mut part).unwrap();
+            assert!(
+                read > 0,
+                "it has ended: {}",
+                String::from_utf8_lossy(&output)
+            );
+            output.extend_from_slice(&part[..read]);
+        }
+        let process = fs::read_to_string(&pid).unwrap();
+        let mut kill = std::process::Command::new("kill");
+        assert!(
+            kill.args([&format!("-{signal}"), process.trim()])
+                .status()
+                .unwrap()
+                .success()
+        );
+        stdout.read_to_end(&mut output).unwrap();
+        script.wait().unwrap();
+        let modes = [&before, &after].map(|file| fs::read_to_string(file).unwrap());
+        assert_eq!(modes[0], modes[1], "{signal}");
+    }
+}
+
+/// A service of two nodes with a warning, an endpoint that is not ready, and a slice in quarantine.
+const DESCRIBED: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: shop, namespace: shop, labels: {app: shop}}
+spec: {clusterIP: 10.96.0.20, externalTrafficPolicy: Local, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: shop-1, namespace: shop, labels: {kubernetes.io/service-name: shop}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints:
+- {addresses: [10.1.0.20], nodeName: n1}
+- {addresses: [10.1.1.20], nodeName: n2, conditions: {ready: false}}
+- {addresses: [10.1.2.20], nodeName: n3}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {topology.kubernetes.io/zone: east}}
+status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}
+";
+
+#[test]
+fn described_service_shows_all_that_is_known_of_it() {
+    let folder = folder();
+    let manifest = folder.path().join("manifests/described.yaml");
+    fs::write(&manifest, DESCRIBED).unwrap();
+    let agent = Agent::start(folder.path());
+    fs::write(&manifest, DESCRIBED.replace("[10.1.2.20]", "[nowhere]")).unwrap();
+    agent.wait_for("/quarantine", |answer| answer.contains("shop/shop-1"));
+    let described = ask(&agent, &["describe", "svc", "shop", "-n", "shop"]);
+    assert_eq!(
+        (described.code, described.err.as_str()),
+        (0, ""),
+        "{described:?}"
+    );
+    for expected in [
+        "Name:                     shop\nNamespace:                shop\nLabels:                   app=shop\n",
+        "Type:                     ClusterIP\nServed:                   yes, by nftables\n",
+        "Cluster IPs:              10.96.0.20\n",
+        "Ports:                    80/TCP (http)\n",
+        "External traffic policy:  Local\n",
+        "Session affinity:         none\n",
+        "Connections:              unknown: ",
+        "  PORT            BACKEND          STATE       LOCAL   WEIGHT   NODE   ZONE\n",
+        "  80/TCP (http)   10.1.0.20:8080   ready       yes     1        n1     east\n",
+        "  -               10.1.1.20        not ready   -       -        n2     -\n",
+        "Refused:                  <none>\n",
+        "externalTrafficPolicy",
+        "\n  endpointslice shop/shop-1: endpoints[2].addresses[0]: \"nowhere\" is not an IP address",
+        "(in use: the rest)\n",
+        "Events:\n  SEQ",
+    ] {
+        assert!(
+            described.out.contains(expected),
+            "{expected}: {}",
+            described.out
+        );
+    }
+    let json = ask(
+        &agent,
+        &["describe", "svc/shop", "-n", "shop", "-o", "json"],
+    );
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(
+        (
+            &json["service"]["id"],
+            &json["backends"][0]["zone"],
+            &json["unused_endpoints"][0]["node_name"]
+        ),
+        (&"shop/shop".into(), &"east".into(), &"n2".into())
+    );
+    let all = ask(
+        &agent,
+        &[
+            "describe",
+            "services",
+            "-A",
+            "-o",
+            "jsonpath={.items[*].id}",
+        ],
+    );
+    assert_eq!(all.out, "shop/shop shop/web");
+
+    for (arguments, code, expected) in [
+        (
+            &["svc", "shop/web", "shop/wbe"][..],
+            1,
+            "the agent has no service shop/wbe; did you mean shop/web?",
+        ),
+        (
+            &["svc", "-n", "none"],
+            0,
+            "no services found in namespace none",
+        ),
+        (
+            &["pod", "a"],
+            2,
+            "`contiv get pod -o yaml` prints another object",
+        ),
+    ] {
+        let run = ask(&agent, &[&["describe"], arguments].concat());
+        assert!(run.code == code && run.err.contains(expected), "{run:?}");
+    }
+}
+
+#[test]
 fn labels_select_services() {
     let folder = folder();
     let labelled =
@@ -841,6 +1000,21 @@ fn warnings_are_shown_until_the_object_is_mended() {
     ] {
         assert!(status.out.contains(expected), "{expected}: {}", status.out);
     }
+    let more = old.replace("old", "older");
+    fs::write(folder.path().join("manifests/more.yaml"), &more).unwrap();
+    agent.wait_for("/status", |status| status.contains("\"warnings\":4"));
+    let few = ask(&agent, &["status"]).out;
+    assert!(
+        few.contains("\nand 2 more: `contiv status -o wide`\n"),
+        "{few}"
+    );
+    let all = ask(&agent, &["status", "-o", "wide"]).out;
+    assert!(
+        all.contains("Service shop/older: spec.ports[0].color\n") && !all.contains(" more"),
+        "{all}"
+    );
+    fs::remove_file(folder.path().join("manifests/more.yaml")).unwrap();
+    agent.wait_for("/status", |status| status.contains("\"warnings\":2"));
     let services = ask(&agent, &["services", "shop/old"]);
     assert_eq!(
         (services.code, services.err.lines().count()),

@@ -1,9 +1,12 @@
 //! The lists of one agent or of several, as one.
 
+use std::fmt::Write;
+
 use crate::cli::{
     output::{
         error_chain::chain,
         listing::{Listing, Output},
+        table::printable,
         table_options::TableOptions,
         watch::{Frame, width},
     },
@@ -52,7 +55,8 @@ impl AgentList {
             match answer {
                 Ok((node, one)) => {
                     for line in one.err.lines() {
-                        all.err += &format!("{node}: {line}\n");
+                        // Writing to a `String` cannot fail.
+                        let _ = writeln!(all.err, "{}: {line}", printable(node.clone()));
                     }
                     all.is_good &= one.is_good;
                     all.listing.add_node(&node, one.listing);

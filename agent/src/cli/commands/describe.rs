@@ -56,7 +56,10 @@ impl Describe {
         let out = match &self.output {
             Output::Table => text::render(&found, width()),
             Output::Wide => text::render(&found, None),
-            Output::Name => found.iter().map(|one| format!("{}\n", one.id)).collect(),
+            Output::Name => found
+                .iter()
+                .flat_map(|one| [one.id.to_string(), "\n".to_owned()])
+                .collect(),
             Output::Data(format) => {
                 let mut values: Vec<Value> = found.iter().map(Description::to_json).collect();
                 let value = if values.len() == 1 && self.resources.is_single() {
@@ -64,7 +67,7 @@ impl Describe {
                 } else {
                     Value::Array(values)
                 };
-                format.print(&value, false)?
+                format.print(value, false)?
             }
         };
         terminal.out.write_all(out.as_bytes())?;

@@ -109,7 +109,7 @@ impl Services {
 }
 
 /// The renderer that carries connections to the addresses of a service.
-pub(super) fn renderer(service: &ServiceView) -> &str {
+fn renderer(service: &ServiceView) -> &str {
     service
         .assignment
         .as_ref()

@@ -17,7 +17,7 @@ use super::{
 use crate::cli::UsageError;
 
 /// How many agents are asked at a time.
-const MAX_CONCURRENT_AGENTS: usize = 16;
+const MAX_CONCURRENT_AGENTS: usize = 32;
 
 /// The agents to query.
 #[derive(Debug, Clone, Args)]
@@ -116,7 +116,7 @@ pub(crate) fn ask_all<T: Send>(
     };
     let mut answers: Vec<(usize, T)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..agents.len().min(MAX_CONCURRENT_AGENTS))
-            .map(|_| scope.spawn(&ask_next))
+            .map(|_| scope.spawn(ask_next))
             .collect();
         let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
         joined
@@ -198,7 +198,9 @@ mod tests {
 
     #[test]
     fn answers_are_in_order_and_some_are_waited_for_at_a_time() {
-        let file: String = (1..=100).map(|port| format!("n:{port}\n")).collect();
+        let file: String = (1..=100)
+            .flat_map(|port| ["n:".to_owned(), port.to_string(), "\n".to_owned()])
+            .collect();
         let source = AgentSource::default();
         let new = |server| AgentArgument::new(source.clone(), server);
         let agents: Vec<_> = parse(&file).unwrap().into_iter().map(new).collect();

@@ -67,7 +67,6 @@ struct EndpointView {
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct ConditionsView {
     ready: bool,
-    serving: bool,
 }
 
 /// A node in the agent's JSON.
@@ -235,8 +234,7 @@ impl AgentState {
         }
         let mut unused: BTreeMap<IpAddr, (&'static str, Place)> = BTreeMap::new();
         for endpoint in endpoints().filter(|endpoint| !used.contains(&endpoint.ip)) {
-            let ConditionsView { ready, serving } = endpoint.conditions;
-            let reason = if ready || serving {
+            let reason = if endpoint.conditions.ready {
                 "not used"
             } else {
                 "not ready"

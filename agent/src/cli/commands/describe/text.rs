@@ -124,18 +124,16 @@ fn served(description: &Description) -> (String, TextStyle) {
     if let Some(reason) = &service.not_served {
         return (format!("no: {reason}"), TextStyle::Warning);
     }
-    let by = services::renderer(service);
+    let by = service.assignment.as_ref();
+    let by = by.map_or_else(String::new, |by| format!(", by {}", by.addresses));
     let mut backends = service.ports.iter().flat_map(|port| &port.backends);
     let is_usable = backends.any(|backend| {
         backend.state == BackendState::Ready && service.is_in_family_of(backend.address)
     });
     if is_usable {
-        (format!("yes, by {by}"), TextStyle::Good)
+        (format!("yes{by}"), TextStyle::Good)
     } else {
-        (
-            format!("yes, by {by}, but no backend is ready"),
-            TextStyle::Bad,
-        )
+        (format!("yes{by}, but no backend is ready"), TextStyle::Bad)
     }
 }
 
@@ -255,7 +253,12 @@ fn quarantined(entry: &QuarantinedView) -> String {
         None => String::new(),
     };
     let object = entry.object.as_ref().unwrap_or(&entry.source);
-    format!("{object}: {}{meanwhile}\n", printable(entry.problem()))
+    let problem = printable(entry.problem());
+    // The error of a whole value names it too.
+    if problem.starts_with(object.as_str()) {
+        return format!("{problem}{meanwhile}\n");
+    }
+    format!("{object}: {problem}{meanwhile}\n")
 }
 
 fn print(listing: Listing, width: Option<usize>) -> String {
