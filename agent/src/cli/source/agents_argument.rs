@@ -35,7 +35,7 @@ pub(crate) struct AgentsArgument {
     file: Option<PathBuf>,
 }
 
-/// Whom a command asks.
+/// The agents that a command asks.
 #[derive(Debug)]
 pub(crate) enum Agents {
     One(AgentArgument),
