@@ -146,17 +146,21 @@ async fn run_until_stopped(
     .context("failed to start a thread")?;
 
     let stop = CancellationToken::new();
-    let api = Api::new(
+    let counters = counters(config);
+    let mut api = Api::new(
         requests.clone(),
         metrics,
         health_check_queries,
         log_level,
-        counters(config),
+        counters.clone(),
     )
     .with_interfaces(InterfaceKind::of)
     .with_forwarding(forwarding_check(config))
     .with_shared_tables(shared_tables_of(config))
     .with_configuration(published_text(config));
+    if config.renderers.contains(&RendererName::NFTABLES) {
+        api = api.with_attempts(http::start_attempt_history(requests.clone(), counters));
+    }
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
     if let Some(metrics_server) = metrics_server {

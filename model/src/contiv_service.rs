@@ -137,6 +137,14 @@ impl ContivService {
         backends.peek().is_some() && !backends.any(|backend| self.is_in_family_of(backend.address))
     }
 
+    /// Its ports without any backend that is of use to it: connections to them are refused.
+    pub fn ports_without_backends(&self) -> impl Iterator<Item = &ServicePort> {
+        let is_useful = |backend: &Backend| self.is_in_family_of(backend.address);
+        self.ports
+            .iter()
+            .filter(move |port| !port.backends.iter().any(is_useful))
+    }
+
     /// All frontends of this service, including those that belong to another service; each once, even where an external address
     /// is a cluster IP too.
     pub fn frontends(&self) -> BTreeSet<Frontend> {

@@ -35,7 +35,9 @@ use std::{
 use contiv_model::{
     ChangeSet, ContivService, Event, Families, InterfaceName, LocalInterfaces, Object, ObjectKey,
     PodId, Processor, ProcessorConfig, ServiceChange, ServiceId, Snapshot, Trace, UnservedService,
-    object::ObjectKind, processor::NodeView, wire,
+    object::ObjectKind,
+    processor::{EndpointPlace, NodeView},
+    wire,
 };
 use contiv_renderer::{Drift, ForeignChange, ForwardingNeeds};
 use contiv_store::{Batch, Change, Problem};
@@ -1380,6 +1382,11 @@ impl Core {
     /// Every node.
     pub fn nodes(&self) -> Vec<NodeView> {
         self.processor.nodes()
+    }
+
+    /// Where the endpoints of a service run, as far as stored objects name their nodes.
+    pub fn endpoint_places(&self, service: &ServiceId) -> BTreeMap<IpAddr, EndpointPlace> {
+        self.processor.endpoint_places(service)
     }
 
     /// The pods that are attached to this node's dataplane, with their main interfaces.

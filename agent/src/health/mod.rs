@@ -1,7 +1,7 @@
 //! Health checks for load balancers: whether this node's dataplane is up to date (`healthz`), and the number of a service's
 //! endpoints on this node (`healthCheckNodePort`). As in kube-proxy's `pkg/proxy/healthcheck`.
 //!
-//! - [`AgentHealth`] is whether an agent needs attention.
+//! - [`HealthFacts`] decides what in an agent needs attention.
 //! - [`HealthCheckServer`] is the task that owns the listeners of all health-check node ports. The node core sends it what
 //!   changes, and waits for nothing.
 
@@ -13,7 +13,7 @@ use std::time::Instant;
 use contiv_node::health::{HealthUpdate, ProxyHealth};
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use agent_health::{AgentHealth, HealthFacts, is_failing};
+pub use agent_health::{AgentHealth, HealthFacts, Problem, ProblemKind, RendererFacts, ago};
 pub use server::{HealthCheckServer, HealthCheckView, ListenerView};
 
 /// Requests to the server for the current health checks.

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::FromRef;
 use contiv_node::Core;
 use contiv_renderer::{ForwardingNeeds, ForwardingOff, InterfaceKind, shared_tables::TableProblem};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::error::ApiError;
+use super::{attempt_history::AttemptsView, error::ApiError};
 use crate::{
     counters::ConnectionCounters,
     drivers::{Question, Request},
@@ -19,6 +19,9 @@ use crate::{
 
 /// How long a request waits for the node core, or for a renderer.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// How many pages may follow changes at the same time.
+const MAX_PAGE_WATCHERS: usize = 16;
 
 /// The state of handlers.
 #[derive(Debug, Clone)]
@@ -32,6 +35,9 @@ pub struct Api {
     pub(super) interface_kind: fn(&str) -> InterfaceKind,
     pub(super) check_forwarding: fn(&ForwardingNeeds) -> Vec<ForwardingOff>,
     pub(super) shared_tables: SharedTablesView,
+    pub(super) attempts: AttemptsView,
+    /// Room for pages that follow changes.
+    pub(super) page_watchers: Arc<Semaphore>,
 }
 
 impl Api {
@@ -55,6 +61,8 @@ impl Api {
             interface_kind,
             check_forwarding: |_| Vec::new(),
             shared_tables: watch::channel(Arc::default()).1,
+            attempts: AttemptsView::none(),
+            page_watchers: Arc::new(Semaphore::new(MAX_PAGE_WATCHERS)),
         }
     }
 
@@ -86,6 +94,12 @@ impl Api {
             shared_tables,
             ..self
         }
+    }
+
+    /// Shows this history of attempts; otherwise none are counted.
+    #[must_use]
+    pub(crate) fn with_attempts(self, attempts: AttemptsView) -> Self {
+        Self { attempts, ..self }
     }
 
     /// What is wrong with the kernel's shared tables.

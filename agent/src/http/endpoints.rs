@@ -1,7 +1,7 @@
 //! The endpoints of the agent's debug HTTP.
 
 /// Every endpoint, with its purpose. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 30] = [
+pub const ENDPOINTS: [(&str, &str, &str); 35] = [
     ("GET", "/liveness", "200 while the node core answers"),
     (
         "GET",
@@ -115,5 +115,26 @@ pub const ENDPOINTS: [(&str, &str, &str); 30] = [
         "/controller/confirm-deletions",
         "let deletions count that are held because they are too many",
     ),
-    ("GET", "/", "this page"),
+    (
+        "GET",
+        "/",
+        "the first page: ?q=, ?namespace=, ?show=problems, ?sort=refused, ?page=, ?hours=",
+    ),
+    (
+        "GET",
+        "/page/services/{namespace}/{name}",
+        "the page of a service",
+    ),
+    (
+        "GET",
+        "/page/why",
+        "why a connection fails, as a page: ?from=, ?to=, ?port=, ?protocol=",
+    ),
+    (
+        "GET",
+        "/page/events",
+        "server-sent events: the pages' state has changed",
+    ),
+    ("GET", "/page/style.css", "their style"),
+    ("GET", "/page/script.js", "their script"),
 ];

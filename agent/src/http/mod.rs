@@ -3,6 +3,7 @@
 
 mod actions;
 mod api;
+mod attempt_history;
 mod bearer;
 mod controller;
 mod counters;
@@ -38,6 +39,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use api::Api;
+pub(crate) use attempt_history::start as start_attempt_history;
 pub use bearer::ScrapeGuard;
 pub use controller::CONTROLLER_ENDPOINTS;
 pub(crate) use controller::{ControllerApi, serve_controllers};
@@ -52,7 +54,7 @@ use serve_router::serve_router;
 pub fn router(api: Api) -> Router {
     protect(
         Router::new()
-            .route("/", get(page::page))
+            .merge(page::routes())
             .route("/liveness", get(health::liveness))
             .route("/readiness", get(health::readiness))
             .route("/metrics", get(scrape::metrics))

@@ -11,9 +11,10 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse, Response},
 };
+use contiv_model::Flow;
 use contiv_node::{
-    Core,
-    diagnosis::{AgentState, Evidence, Target, diagnose},
+    Core, Explanation,
+    diagnosis::{AgentState, Diagnosis, Evidence, Target, diagnose},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
@@ -27,7 +28,7 @@ use super::{
 use crate::{config::RendererName, kernel_evidence};
 
 /// How many callers read the kernel at the same time: a node may have many rules, and each reads them all.
-static READERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(2)));
+pub(super) static READERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(2)));
 
 /// `GET /why`: why a connection fails on this node. Trying backends sends packets, so it is only for callers on this machine, and not for
 /// pages of other sites.
@@ -42,7 +43,20 @@ pub(super) async fn why(
         local?;
         refuse_foreign_site(&headers)?;
     }
-    let probes = arguments.probe && kernel_evidence::can_probe(flow.protocol());
+    let (diagnosis, _) = diagnose_flow(&api, flow, arguments.probe).await?;
+    Ok(match arguments.format {
+        Format::Json => Json(diagnosis).into_response(),
+        Format::Text => diagnosis.to_string().into_response(),
+    })
+}
+
+/// Why a connection fails, and its outcome by the agent's state if that is known. With `probe` backends are tried.
+pub(super) async fn diagnose_flow(
+    api: &Api,
+    flow: Flow,
+    probe: bool,
+) -> Result<(Diagnosis, Option<Explanation>), ApiError> {
+    let probes = probe && kernel_evidence::can_probe(flow.protocol());
     let permit = Arc::clone(&READERS)
         .try_acquire_owned()
         .map_err(|_| ApiError::TooManyRequests)?;
@@ -51,7 +65,7 @@ pub(super) async fn why(
         .map_err(|error| ApiError::NoAnswer(error.to_string()))?
         .map_err(|error| ApiError::BadRequest(error.to_string()))?;
     let status = api.query(Core::status).await?;
-    let (agent, explanation) = match explain(&api, &flow).await {
+    let (agent, explanation) = match explain(api, &flow).await {
         Ok(explanation) => {
             let revision = status.revision;
             (AgentState::Runs { revision }, Some(explanation))
@@ -82,11 +96,8 @@ pub(super) async fn why(
     let diagnosis = diagnose(&Evidence {
         target: Target::Flow(flow),
         agent,
-        explanation,
+        explanation: explanation.clone(),
         kernel,
     });
-    Ok(match arguments.format {
-        Format::Json => Json(diagnosis).into_response(),
-        Format::Text => diagnosis.to_string().into_response(),
-    })
+    Ok((diagnosis, explanation))
 }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{LocalInterface, NodeView, Processor, not_served::unserved};
+use super::{EndpointPlace, LocalInterface, NodeView, Processor, not_served::unserved};
 use crate::{
     ContivService, EndpointSliceId, InterfaceName, NodeFacts, NodeName, Object, ObjectKey, PodId,
     ServiceId, UnservedService,
@@ -164,6 +164,28 @@ impl Processor {
             }
         };
         names.into_iter().map(view).collect()
+    }
+
+    /// Where the endpoints of a service run, as far as stored objects name their nodes.
+    pub fn endpoint_places(&self, service: &ServiceId) -> BTreeMap<IpAddr, EndpointPlace> {
+        let cache = &self.cache;
+        let slices = cache.slices_of.values(service);
+        let of_slices = slices
+            .filter_map(|id| cache.endpoint_slices.get(id))
+            .flat_map(|slice| slice.endpoints.iter().map(|endpoint| &endpoint.address));
+        let endpoints = cache.endpoints.get(service);
+        let of_subsets = endpoints
+            .into_iter()
+            .flat_map(|endpoints| &endpoints.subsets)
+            .flat_map(|subset| &subset.addresses);
+        of_subsets
+            .chain(of_slices)
+            .filter_map(|address| {
+                let node = address.node_name.clone()?;
+                let zone = cache.nodes.get(&node).and_then(|node| node.zone.clone());
+                Some((address.ip, EndpointPlace { node, zone }))
+            })
+            .collect()
     }
 
     /// The nodes that endpoint slices name.

@@ -43,7 +43,7 @@ use sources::Sources;
 
 pub use config::{LocalDetect, NodePortAddresses, ProcessorConfig, ServiceInterfaces};
 pub use event::{Event, LocalInterface, LocalInterfaces, Resync};
-pub use node_view::NodeView;
+pub use node_view::{EndpointPlace, NodeView};
 pub use string_interner::StringInterner;
 
 /// Holds the objects of the store and derives the changes for renderers.

@@ -7,6 +7,15 @@ use serde::Serialize;
 
 use crate::NodeName;
 
+/// Where an endpoint runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointPlace {
+    /// Its node.
+    pub node: NodeName,
+    /// The zone of that node, as the node object says.
+    pub zone: Option<Arc<str>>,
+}
+
 /// A node, with the data of all its records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeView {

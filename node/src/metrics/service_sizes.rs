@@ -1,6 +1,6 @@
 //! The numbers of services and their parts, computed from the state of the node on demand.
 
-use contiv_model::{Frontend, NotServed, ServiceId, ServicePort};
+use contiv_model::{Frontend, NotServed, ServiceId};
 use serde::Serialize;
 
 use crate::Core;
@@ -68,12 +68,7 @@ impl ServiceSizes {
                 .iter()
                 .map(|port| port.backends.len())
                 .sum::<usize>();
-            let is_served = |port: &ServicePort| {
-                port.backends
-                    .iter()
-                    .any(|backend| service.is_in_family_of(backend.address))
-            };
-            if !service.ports.iter().all(is_served) {
+            if service.ports_without_backends().next().is_some() {
                 sizes.services_without_backends += 1;
                 if sizes.without_backends.len() < MAX_NAMED {
                     sizes.without_backends.push(service.id.clone());

@@ -1,7 +1,10 @@
 //! Connections that conntrack knows. Sources: the kernel's `include/uapi/linux/netfilter/nfnetlink_conntrack.h`,
 //! `nf_conntrack_common.h` and `nf_conntrack_tcp.h`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use contiv_model::Protocol;
 use serde::Serialize;
@@ -150,6 +153,25 @@ pub(super) struct TupleFilter {
     pub(super) destination_port: Option<u16>,
 }
 
+/// The translated flows of a backend.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BackendFlows {
+    /// Those that were answered, and of TCP are not over.
+    pub open: usize,
+    /// Those that were not answered so far.
+    pub unanswered: usize,
+}
+
+impl BackendFlows {
+    const fn add(&mut self, flow: &KnownFlow) {
+        match flow.tcp_state {
+            _ if !flow.is_answered => self.unanswered += 1,
+            Some(TcpState::TimeWait | TcpState::Close | TcpState::LastAck) => {}
+            _ => self.open += 1,
+        }
+    }
+}
+
 /// Selects flows.
 pub(super) fn select(
     socket: &mut KernelSocket,
@@ -159,6 +181,21 @@ pub(super) fn select(
     let mut found = KnownFlows::default();
     pass(socket, protocol, filter, |flow| found.add(flow))?;
     Ok(found)
+}
+
+/// Counts translated flows by backend.
+pub(super) fn count_by_backend(
+    socket: &mut KernelSocket,
+    protocol: Protocol,
+    filter: TupleFilter,
+) -> Result<BTreeMap<SocketAddr, BackendFlows>, PathError> {
+    let mut counts: BTreeMap<SocketAddr, BackendFlows> = BTreeMap::new();
+    pass(socket, protocol, filter, |flow| {
+        if flow.is_destination_translated {
+            counts.entry(flow.server).or_default().add(&flow);
+        }
+    })?;
+    Ok(counts)
 }
 
 /// Passes selected flows on. Kernels before 5.8 do not know the filter, so it is checked again here.
@@ -451,6 +488,33 @@ mod tests {
         ] {
             assert_eq!(filter.matches(&flow), expected, "{filter:?}");
         }
+    }
+
+    #[test]
+    fn flows_of_a_backend_that_are_over_are_not_counted() {
+        let mut counts = BackendFlows::default();
+        let bytes = message(6, [172, 31, 0, 1], SEEN_REPLY);
+        let flow = read(Attributes(&bytes)).unwrap();
+        for (tcp_state, is_answered) in [
+            (Some(TcpState::Established), true),
+            (Some(TcpState::FinWait), true),
+            (None, true),
+            (Some(TcpState::TimeWait), true),
+            (Some(TcpState::Close), true),
+            (Some(TcpState::SynSent), false),
+            (None, false),
+        ] {
+            counts.add(&KnownFlow {
+                tcp_state,
+                is_answered,
+                ..flow.clone()
+            });
+        }
+        let expected = BackendFlows {
+            open: 3,
+            unanswered: 2,
+        };
+        assert_eq!(counts, expected);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use contiv_model::{InterfaceName, Protocol};
 
 use super::{
     KernelNetwork, PathError,
-    flows::{self, KnownFlows, TupleFilter},
+    flows::{self, BackendFlows, KnownFlows, TupleFilter},
     kernel_socket::KernelSocket,
     links::Link,
     listeners::{self, Listening},
@@ -140,6 +140,27 @@ impl NodeInspector {
             destination_port: None,
         };
         flows::select(self.conntrack()?, protocol, filter)
+    }
+
+    /// How many translated flows to a destination each backend has. Without an address: to any address with this port, as for node
+    /// ports.
+    ///
+    /// # Errors
+    /// As [`Self::flows`].
+    pub fn flows_by_backend(
+        &mut self,
+        protocol: Protocol,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Result<BTreeMap<SocketAddr, BackendFlows>, PathError> {
+        let filter = TupleFilter {
+            is_reply: false,
+            source: None,
+            destination: address,
+            source_port: None,
+            destination_port: Some(port),
+        };
+        flows::count_by_backend(self.conntrack()?, protocol, filter)
     }
 
     /// How many flows with this source, as backends see it, there are to each backend. If it is a masquerading address, there is room

@@ -30,7 +30,7 @@ mod traffic_filters;
 mod walk;
 mod xt_match;
 
-pub use flows::{KnownFlow, KnownFlows, MAX_FLOWS, TcpState};
+pub use flows::{BackendFlows, KnownFlow, KnownFlows, MAX_FLOWS, TcpState};
 pub use inspector::{MASQUERADE_PORTS, NodeInspector};
 pub use kernel_network::{ClientOrigin, DownLink, KernelNetwork};
 pub use links::{Link, LinkState};

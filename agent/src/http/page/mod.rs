@@ -1,63 +1,187 @@
-//! The page for people: state, services, history. Plain HTML without scripts and external resources.
+//! The pages for people: the state of the agent, a page for each service, and why a connection fails. They are whole without script;
+//! with it they follow changes.
 
-mod content;
-mod html;
+mod diagnosis;
+mod layout;
+mod live;
+mod overview;
 mod plot;
-mod sections;
+mod service;
+mod services;
 
 #[cfg(test)]
 mod tests;
 
 use std::time::Instant;
 
-use axum::{extract::State, response::Html};
-use contiv_node::Core;
+use axum::{
+    Router,
+    extract::{Path, Query as Arguments, State, rejection::QueryRejection},
+    http::StatusCode,
+    routing::get,
+};
+use contiv_model::ServiceId;
 use contiv_node::metrics::ServiceSizes;
+use contiv_node::{Core, Record};
+use jiff::Timestamp;
+use tokio::task::spawn_blocking;
 
 use self::{
-    content::Content,
-    html::{Page, escape},
+    diagnosis::FlowForm,
+    layout::{Page, PageError},
+    overview::Overview,
+    plot::HOURS,
+    service::{ServiceView, is_about, read_flows},
+    services::ListQuery,
 };
-use super::{Api, error::ApiError, history_query::HistoryQuery};
+use super::{
+    Api,
+    error::ApiError,
+    history_query::HistoryQuery,
+    views::bad_request,
+    why::{READERS, diagnose_flow},
+};
+use crate::config::RendererName;
 
-/// How many of the newest events are plotted.
-const PLOTTED_EVENTS: usize = 200;
+/// How many of the newest events a timeline shows.
+const MAX_EVENTS: usize = 5000;
+/// How many of the newest events of a service are shown.
+const MAX_SERVICE_EVENTS: usize = 20;
 
-pub(super) async fn page(State(api): State<Api>) -> Result<Html<String>, ApiError> {
-    let query = HistoryQuery {
-        last: Some(PLOTTED_EVENTS),
-        ..HistoryQuery::default()
-    };
-    let services = api.query(Core::services).await?;
-    let content = Content {
-        status: api.query(Core::status).await?,
-        forwarding_off: api.forwarding_off().await?,
-        table_problems: api.table_problems(),
-        sizes: api.query(ServiceSizes::of).await?,
-        renderers: api.query(|core| core.renderers(Instant::now())).await?,
-        connections: api.counters.by_service(services.clone()).await.ok(),
-        services,
-        unserved: api.query(|core| core.unserved_services().collect()).await?,
-        quarantine: api.query(|core| core.quarantine(0)).await?,
-        warnings: api.query(|core| core.warnings(0)).await?,
-        history: api
-            .query(move |core| query.records(core, Instant::now()))
-            .await?,
-    };
-    Ok(Html(render(&content)))
+/// The pages, and what they load.
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/", get(page))
+        .route("/page/services/{namespace}/{name}", get(service_page))
+        .route("/page/why", get(why_page))
+        .route("/page/events", get(live::events))
+        .route("/page/style.css", get(layout::style))
+        .route("/page/script.js", get(layout::script))
 }
 
-fn render(content: &Content) -> String {
-    let mut page = Page::new(&format!("contiv on {}", content.status.node));
-    sections::state(content, &mut page);
-    sections::renderers(&content.renderers, &mut page);
-    sections::quarantine(&content.quarantine, content.status.quarantined, &mut page);
-    sections::warnings(&content.warnings, content.status.warnings, &mut page);
-    plot::plots(&content.history, &mut page);
-    sections::trace_form(&mut page);
-    sections::events(&content.history, &mut page);
-    sections::services(content, &mut page);
-    sections::unserved(&content.unserved, &mut page);
-    sections::endpoints(&mut page);
-    page.finish()
+/// `GET /`
+async fn page(
+    State(api): State<Api>,
+    arguments: Result<Arguments<ListQuery>, QueryRejection>,
+) -> Result<Page, PageError> {
+    let Arguments(query) = arguments.map_err(bad_request)?;
+    let now = Timestamp::now();
+    let hours = i64::from(query.hours.unwrap_or(HOURS[0]));
+    let events = HistoryQuery {
+        since: Some(now.as_second().saturating_sub(hours * 3600)),
+        ..HistoryQuery::default()
+    };
+    let attempts = api.attempts.recent().await;
+    let forwarding_off = api.forwarding_off().await?;
+    let table_problems = api.table_problems();
+    // Of one moment, so that the parts agree.
+    let ask = move |core: &Core| {
+        let now_instant = Instant::now();
+        let mut history = events.records(core, now_instant);
+        history.drain(..history.len().saturating_sub(MAX_EVENTS));
+        Overview {
+            status: core.status(),
+            forwarding_off,
+            table_problems,
+            sizes: ServiceSizes::of(core),
+            renderers: core.renderers(now_instant),
+            services: core.services(),
+            unserved: core.unserved_services().collect(),
+            attempts,
+            quarantine: core.quarantine(0),
+            warnings: core.warnings(0),
+            history,
+            now,
+        }
+    };
+    Ok(api.query(ask).await?.render(&query))
+}
+
+/// `GET /page/services/NAMESPACE/NAME`
+async fn service_page(
+    State(api): State<Api>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<Page, PageError> {
+    let id = ServiceId::new(namespace, name);
+    let now = Timestamp::now();
+    let attempts = api.attempts.recent().await;
+    let query = id.clone();
+    let ask = move |core: &Core| {
+        let is_of_it = |record: &&Record| record.services.contains(&query);
+        let instant = Instant::now();
+        let mut history: Vec<Record> = core.history(instant).filter(is_of_it).cloned().collect();
+        history.drain(..history.len().saturating_sub(MAX_SERVICE_EVENTS));
+        history.reverse();
+        let failover = core.status().failover.unwrap_or_default();
+        let (mut quarantine, mut warnings) = (core.quarantine(0), core.warnings(0));
+        quarantine.retain(|entry| is_about(entry.object.as_deref(), &query));
+        warnings.retain(|entry| is_about(entry.object.as_deref(), &query));
+        let renderers = core.renderers(instant);
+        let runs_nftables = renderers
+            .iter()
+            .any(|renderer| &*renderer.name == RendererName::NFTABLES.as_str());
+        let flows = if runs_nftables {
+            Ok(Vec::new())
+        } else {
+            Err("the renderer nftables does not run".to_owned())
+        };
+        ServiceView {
+            service: core.service(&query),
+            unserved: core.unserved_services().find(|other| other.id == query),
+            places: core.endpoint_places(&query),
+            attempts,
+            refused: Vec::new(),
+            flows,
+            failing: failover
+                .backends
+                .into_iter()
+                .filter(|it| it.service == query)
+                .collect(),
+            quarantine,
+            warnings,
+            history,
+            id: query,
+            now,
+        }
+    };
+    let mut view = api.query(ask).await?;
+    if let Some(service) = view.service.clone().filter(|_| view.flows.is_ok()) {
+        let refused = api.counters.refused(vec![service.clone()]).await;
+        view.refused = refused.unwrap_or_default();
+        let _permit = READERS.acquire().await.map_err(no_answer)?;
+        view.flows = spawn_blocking(move || read_flows(&service))
+            .await
+            .map_err(no_answer)?;
+    }
+    let status = if view.is_unknown() {
+        StatusCode::NOT_FOUND
+    } else {
+        StatusCode::OK
+    };
+    Ok(view.render().with_status(status))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as an argument of map_err")]
+fn no_answer(error: impl ToString) -> ApiError {
+    ApiError::NoAnswer(error.to_string())
+}
+
+/// `GET /page/why`: without arguments the form alone.
+async fn why_page(
+    State(api): State<Api>,
+    arguments: Result<Arguments<FlowForm>, QueryRejection>,
+) -> Result<Page, PageError> {
+    let Arguments(form) = arguments.map_err(bad_request)?;
+    if form.from.is_empty() && form.to.is_empty() {
+        return Ok(diagnosis::page(&form, None));
+    }
+    match form.flow(&api).await {
+        Ok(flow) => {
+            let answer = diagnose_flow(&api, flow, form.probe.is_some()).await?;
+            Ok(diagnosis::page(&form, Some(Ok(answer))))
+        }
+        Err(problem) => {
+            Ok(diagnosis::page(&form, Some(Err(problem))).with_status(StatusCode::BAD_REQUEST))
+        }
+    }
 }

@@ -1,145 +1,367 @@
-//! Small plots of the history: latencies and numbers of changes. SVG, written by hand: bars need no library.
+//! Charts: events and their latency on one axis of time, and attempts by minute. SVG, written by hand: lines need no library.
+//!
+//! Lines keep their width while the drawing is stretched to that of its place, and texts are outside of it: so it can be read on
+//! every screen.
 
 use std::fmt::Write;
 
-use contiv_node::{Outcome, Record};
+use contiv_node::{Outcome, Record, plural::counted};
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, PreEscaped, html};
 
-use super::{Page, escape};
+use super::{
+    super::attempt_history::{Attempts, MINUTES, Minutes, sum},
+    layout::{local, service_link},
+};
 
-const WIDTH: f64 = 480.0;
-const HEIGHT: f64 = 90.0;
-/// Space for a line of text above the bars.
-const TOP_MARGIN: f64 = 16.0;
+/// The parts into which the time of a timeline is divided: as many as lines can be told apart on a phone.
+const PARTS: usize = 160;
+/// The height of the drawing, and the latencies at its lower and upper end as powers of ten, in milliseconds.
+const HEIGHT: f64 = 100.0;
+const LOWEST_EXPONENT: f64 = -2.0;
+const HIGHEST_EXPONENT: f64 = 4.0;
+/// The hours that can be chosen.
+pub(super) const HOURS: [u32; 4] = [1, 6, 24, 168];
 
-pub(super) fn plots(history: &[Record], page: &mut Page) {
-    page.heading("The last events");
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "counts of services are far below 2^52"
-    )]
-    let churn: Vec<(u64, f64)> = history
-        .iter()
-        .map(|record| (record.seq_num, record.changed as f64))
-        .collect();
-    page.raw("<div class=\"plots\">\n");
-    page.raw(&bars(
-        "From a change to the kernel, in milliseconds",
-        &latencies(history),
-    ));
-    page.raw(&bars("Changed services of each event", &churn));
-    page.raw("</div>\n");
+/// The events of a part of the time.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Part {
+    changes: usize,
+    /// The longest time from a change to the kernel in milliseconds, and its event.
+    slowest: Option<(f64, u64)>,
+    /// Events of other kinds, with the worst kind first.
+    others: Vec<(u64, &'static str)>,
+    has_trouble: bool,
 }
 
-/// The latency of each change to the kernel, with its number. A complete snapshot, as at the start, is left out: it would make
-/// all other bars flat.
-fn latencies(history: &[Record]) -> Vec<(u64, f64)> {
-    let changes = history.iter().filter(|record| record.kind == "change");
-    changes
-        .flat_map(|record| {
-            record
-                .renderers
-                .values()
-                .map(move |outcome| (record.seq_num, outcome))
-        })
-        .filter_map(|(number, outcome)| match outcome {
-            Outcome::Applied {
-                sent_after_ms: Some(after),
-                ..
-            } => Some((number, *after)),
-            _ => None,
-        })
-        .collect()
+/// Events of these kinds are those that someone may want to know.
+fn is_trouble(record: &Record) -> bool {
+    let is_failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed { .. });
+    let kinds = [
+        "store-down",
+        "store-slow",
+        "store-repair",
+        "store-replaced",
+        "mirror-slow",
+        "problems",
+        "held",
+        "retry",
+        "failover",
+        "foreign-change",
+        "drift",
+        "slow",
+    ];
+    kinds.contains(&record.kind) || record.renderers.values().any(is_failed)
 }
 
-/// A bar for each value, the newest on the right.
-fn bars(title: &str, values: &[(u64, f64)]) -> String {
-    let most = values.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    let mut svg = format!(
-        "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\
-         <text x=\"0\" y=\"11\">{most}</text>\
-         <line x1=\"0\" y1=\"{TOP_MARGIN}\" x2=\"{WIDTH}\" y2=\"{TOP_MARGIN}\"/>\
-         <line x1=\"0\" y1=\"{HEIGHT}\" x2=\"{WIDTH}\" y2=\"{HEIGHT}\"/>",
-        title = escape(title),
-        most = number(most),
-    );
-    let step = WIDTH / f64::from(u32::try_from(values.len().max(24)).unwrap_or(u32::MAX));
-    let mut x = 0.0;
-    for (event, value) in values {
-        let height = if most > 0.0 {
-            (HEIGHT - TOP_MARGIN) * value / most
+/// The longest time from the receipt of a change until it was sent to the kernel, in milliseconds. A complete snapshot, as at the
+/// start, has none: it says nothing about changes.
+pub(super) fn latency(record: &Record) -> Option<f64> {
+    let outcomes = record
+        .renderers
+        .values()
+        .filter(|_| record.kind == "change");
+    let sent = outcomes.filter_map(|outcome| match outcome {
+        Outcome::Applied {
+            sent_after_ms: Some(after),
+            ..
+        } => Some(record.waited_ms + after),
+        _ => None,
+    });
+    sent.reduce(f64::max)
+}
+
+/// Divides the time from `start` to `end` among the records.
+fn parts(records: &[Record], start: Timestamp, end: Timestamp) -> Vec<Part> {
+    let mut parts = vec![Part::default(); PARTS];
+    let span = end.duration_since(start).as_millis().max(1);
+    for record in records {
+        let at = record.start.duration_since(start).as_millis();
+        if at < 0 {
+            continue;
+        }
+        let number = at.saturating_mul(PARTS as i128) / span;
+        let number = usize::try_from(number).unwrap_or(0).min(PARTS - 1);
+        let part = &mut parts[number];
+        if record.kind == "change" {
+            part.changes += 1;
         } else {
-            0.0
+            part.others.push((record.seq_num, record.kind));
+        }
+        part.has_trouble |= is_trouble(record);
+        let latency = latency(record).map(|latency| (latency, record.seq_num));
+        part.slowest = match (part.slowest, latency) {
+            (Some(one), Some(other)) if other.0 > one.0 => Some(other),
+            (None, other) => other,
+            (one, _) => one,
         };
-        // Writing to a `String` cannot fail.
-        let _ = write!(
-            svg,
-            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"><title>event {event}: {}</title></rect>",
-            HEIGHT - height,
-            step * 0.8,
-            number(*value),
-        );
-        x += step;
     }
-    let caption = if values.is_empty() {
-        format!("{title}: none yet")
-    } else {
-        title.to_owned()
-    };
-    let _ = writeln!(
-        svg,
-        "</svg><figcaption>{}</figcaption></figure>",
-        escape(&caption)
-    );
-    svg
+    parts
 }
 
-fn number(value: f64) -> String {
-    if value.fract() == 0.0 || value >= 100.0 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.2}")
+/// The distance from the top of the drawing of a latency.
+fn height(latency_ms: f64) -> f64 {
+    let exponent = latency_ms
+        .max(f64::MIN_POSITIVE)
+        .log10()
+        .clamp(LOWEST_EXPONENT, HIGHEST_EXPONENT);
+    HEIGHT * (HIGHEST_EXPONENT - exponent) / (HIGHEST_EXPONENT - LOWEST_EXPONENT)
+}
+
+/// Latencies and events from `hours` ago until now.
+pub(super) fn timeline(records: &[Record], hours: u32, now: Timestamp) -> Markup {
+    let start = now
+        .checked_sub(SignedDuration::from_hours(i64::from(hours)))
+        .unwrap_or(now);
+    let parts = parts(records, start, now);
+    let (mut latencies, mut marks) = (String::new(), String::new());
+    for (number, part) in parts.iter().enumerate() {
+        if let Some((slowest, event)) = part.slowest {
+            let title = format!(
+                "{}, the slowest {} (event {event})",
+                counted(part.changes, "change"),
+                milliseconds(slowest)
+            );
+            line(
+                &mut latencies,
+                "",
+                number,
+                (height(slowest), HEIGHT),
+                &title,
+                event,
+            );
+        }
+        let titles = part.others.iter();
+        let titles = titles.map(|(number, kind)| format!("{kind} (event {number})"));
+        let titles: Vec<String> = titles.take(10).collect();
+        let class = if part.has_trouble { "trouble" } else { "other" };
+        if let Some((event, _)) = part.others.first() {
+            line(
+                &mut marks,
+                class,
+                number,
+                (0.0, HEIGHT),
+                &titles.join(", "),
+                *event,
+            );
+        }
     }
+    let middle = now
+        .checked_sub(SignedDuration::from_mins(i64::from(hours) * 30))
+        .unwrap_or(now);
+    let format = if hours > 24 { "%m-%d %H:%M" } else { "%H:%M" };
+    html! {
+        figure.chart {
+            div.scale aria-hidden="true" { span { "10 s" } span { "1 s" } span { "100 ms" } span { "10 ms" } span { "1 ms" } span { "0.1 ms" } span { "10 µs" } }
+            (drawing("", PARTS, "Time from a change to the kernel", &[16.7, 33.3, 50.0, 66.7, 83.3], &latencies))
+            div.lane { "events" }
+            (drawing("marks", PARTS, "Other events", &[], &marks))
+            div.axis { @for at in [start, middle, now] { span { (local(at, format)) } } }
+        }
+    }
+}
+
+/// Served and refused attempts by minute, the newest on the right.
+pub(super) fn attempts(minutes: &Minutes) -> Markup {
+    let count = |it: &Attempts| it.served.saturating_add(it.refused);
+    let most = minutes.iter().map(count).max().unwrap_or(0).max(1);
+    let mut svg = String::new();
+    for (number, minute) in minutes.iter().enumerate() {
+        let bottom = |count: u64| HEIGHT - HEIGHT * as_number(count) / as_number(most);
+        let (served, both) = (bottom(minute.served), bottom(count(minute)));
+        let title = format!(
+            "{}: {} served, {} refused",
+            match MINUTES - 1 - number {
+                0 => "this minute".to_owned(),
+                ago => format!("{} ago", counted(ago, "minute")),
+            },
+            minute.served,
+            minute.refused
+        );
+        for (class, part, count) in [
+            ("", (served, HEIGHT), minute.served),
+            ("refused", (both, served), minute.refused),
+        ] {
+            if count > 0 {
+                path(&mut svg, class, number, part, &title);
+            }
+        }
+    }
+    let Attempts { served, refused } = sum(minutes);
+    html! {
+        p.legend {
+            span { span.key {} (served) " served" }
+            span { span.key.refused {} (refused) " refused" }
+            span.dim { "in the last hour" }
+        }
+        figure.chart.small {
+            div.scale aria-hidden="true" { span { (most) } span { "0" } }
+            (drawing("", MINUTES, "Attempts to connect by minute", &[], &svg))
+            div.axis { span { "1 hour ago" } span { "now" } }
+        }
+    }
+}
+
+/// A stretched drawing with its frame, and lines at these heights.
+fn drawing(class: &str, width: usize, label: &str, lines: &[f64], content: &str) -> Markup {
+    html! {
+        svg class=(class) viewBox={ "0 0 " (width) " 100" } preserveAspectRatio="none" role="img" aria-label=(label) {
+            @for y in [0.0, HEIGHT].iter().chain(lines) { line x1="0" x2=(width) y1=(y) y2=(y) {} }
+            (PreEscaped(content))
+        }
+    }
+}
+
+/// A line from one height to another, with a link to its event.
+fn line(svg: &mut String, class: &str, x: usize, ends: (f64, f64), title: &str, event: u64) {
+    // Writing to a `String` cannot fail.
+    let _ = write!(
+        svg,
+        "<a href=\"/controller/event-history?seq-num={event}\">"
+    );
+    path(svg, class, x, ends, title);
+    svg.push_str("</a>");
+}
+
+/// A line from one height to another. Titles are made of numbers and the names of kinds, which need no escaping.
+fn path(svg: &mut String, class: &str, x: usize, (top, bottom): (f64, f64), title: &str) {
+    let _ = write!(
+        svg,
+        "<path class=\"{class}\" d=\"M{x}.5 {bottom:.1}V{top:.1}\"><title>{title}</title></path>"
+    );
+}
+
+/// A part of a whole as a bar and in percent.
+pub(super) fn share(part: f64, whole: f64) -> Markup {
+    let percent = if whole > 0.0 {
+        100.0 * part / whole
+    } else {
+        0.0
+    };
+    html! {
+        span.share {
+            svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true" { rect width={ (format!("{percent:.1}")) } height="1" {} }
+            (format!("{percent:.0} %"))
+        }
+    }
+}
+
+/// The services of an event.
+pub(super) fn changed(record: &Record) -> Markup {
+    const SHOWN: usize = 3;
+    let more = record
+        .changed
+        .saturating_sub(record.services.len().min(SHOWN));
+    html! {
+        @for (number, id) in record.services.iter().take(SHOWN).enumerate() { @if number > 0 { ", " } (service_link(id)) }
+        @if more > 0 { " and " (more) " more" }
+    }
+}
+
+/// A time in the unit that suits it.
+pub(super) fn milliseconds(value: f64) -> String {
+    match value {
+        1000.0.. => format!("{:.1} s", value / 1000.0),
+        10.0.. => format!("{value:.0} ms"),
+        1.0.. => format!("{value:.1} ms"),
+        _ => format!("{value:.2} ms"),
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts are far below 2^52, and drawn"
+)]
+pub(super) const fn as_number(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]
 mod tests {
-    use contiv_renderer::Report;
-    use jiff::Timestamp;
     use std::time::Instant;
+
+    use contiv_renderer::Report;
 
     use super::*;
 
-    #[test]
-    fn latencies_first_snapshot_is_left_out() {
-        let record = |seq_num, kind, sent_after_ms| {
-            let (at, report) = (Timestamp::UNIX_EPOCH, Report::default());
-            let applied = Outcome::Applied {
-                first_seq_num: seq_num,
-                at,
-                report,
-                duration_ms: 1.0,
-                sent_after_ms,
-            };
-            Record {
-                seq_num,
-                kind,
-                description: String::new(),
-                start: at,
-                start_instant: Instant::now(),
-                waited_ms: 0.0,
-                duration_ms: 0.5,
-                revision: 7,
-                changed: 1,
-                services: Vec::new(),
-                renderers: [("nftables".into(), applied)].into(),
-            }
+    fn record(seq_num: u64, kind: &'static str, second: i64, sent_after_ms: Option<f64>) -> Record {
+        let (start, report) = (Timestamp::from_second(second).unwrap(), Report::default());
+        let applied = Outcome::Applied {
+            first_seq_num: seq_num,
+            at: start,
+            report,
+            duration_ms: 1.0,
+            sent_after_ms,
         };
-        let history = [
-            record(1, "snapshot", Some(900.0)),
-            record(2, "change", Some(2.0)),
-            record(3, "change", None),
-            record(4, "retry", Some(800.0)),
+        Record {
+            seq_num,
+            kind,
+            description: String::new(),
+            start,
+            start_instant: Instant::now(),
+            waited_ms: 0.5,
+            duration_ms: 0.5,
+            revision: 7,
+            changed: 1,
+            services: Vec::new(),
+            renderers: [("nftables".into(), applied)].into(),
+        }
+    }
+
+    #[test]
+    fn latency_is_of_changes_only() {
+        assert_eq!(latency(&record(1, "snapshot", 0, Some(900.0))), None);
+        assert_eq!(latency(&record(2, "change", 0, Some(2.0))), Some(2.5));
+        assert_eq!(latency(&record(3, "change", 0, None)), None);
+        assert_eq!(latency(&record(4, "retry", 0, Some(800.0))), None);
+    }
+
+    #[test]
+    fn records_share_one_axis_of_time() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let records = [
+            record(1, "change", 99, Some(9.0)),
+            record(2, "snapshot", 100, Some(9.0)),
+            record(3, "change", 179, Some(1.0)),
+            record(4, "change", 179, Some(3.0)),
+            record(5, "drift", 260, None),
         ];
-        assert_eq!(latencies(&history), [(2, 2.0)]);
+        let parts = parts(&records, at(100), at(260));
+        let shown: Vec<(usize, &Part)> = parts
+            .iter()
+            .enumerate()
+            .filter(|(_, part)| **part != Part::default())
+            .collect();
+        let expected = [
+            (
+                0,
+                &Part {
+                    others: vec![(2, "snapshot")],
+                    ..Part::default()
+                },
+            ),
+            (
+                79,
+                &Part {
+                    changes: 2,
+                    slowest: Some((3.5, 4)),
+                    ..Part::default()
+                },
+            ),
+            (
+                PARTS - 1,
+                &Part {
+                    others: vec![(5, "drift")],
+                    has_trouble: true,
+                    ..Part::default()
+                },
+            ),
+        ];
+        assert_eq!(shown, expected, "the first is older");
+        // Nothing is outside of the drawing.
+        for latency in [0.0, 0.001, 1.0, 1e9, f64::INFINITY] {
+            assert!((0.0..=HEIGHT).contains(&height(latency)), "{latency}");
+        }
+        assert!((height(1.0) - 66.7).abs() < 0.1, "the fourth of six lines");
     }
 }

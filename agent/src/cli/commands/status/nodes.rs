@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 use super::{
     answers::Answers,
     overview::Overview,
-    text::{ago, cut, drift_problem},
+    text::{cut, unverified},
 };
-use crate::cli::{
-    commands::events::milliseconds,
-    output::{
-        color::TextStyle,
-        listing::Output,
-        table::{Cell, Table},
-        watch::{Frame, width},
+use crate::{
+    cli::{
+        commands::events::milliseconds,
+        output::{
+            color::TextStyle,
+            listing::Output,
+            table::{Cell, Table},
+            watch::{Frame, width},
+        },
+        source::latency::Latency,
     },
-    source::{
-        latency::Latency,
-        views::{LostFrontendView, RendererStateView},
-    },
+    health::ago,
 };
 
 /// The columns of every table.
@@ -305,74 +305,15 @@ fn state(overview: &Overview) -> (String, TextStyle) {
     (bad.to_owned(), TextStyle::Bad)
 }
 
+/// What needs attention; and what could not be verified.
 fn problems(overview: &Overview, now: Timestamp) -> Vec<String> {
-    let Overview {
-        status,
-        sizes,
-        renderers,
-        quarantine,
-        ..
-    } = overview;
-    let mut problems = Vec::new();
-    if let Some(down) = &status.store_down {
-        problems.push(format!(
-            "store down for {}: {}",
-            ago(down.since, now),
-            down.reason
-        ));
-    }
-    problems.extend(
-        renderers
-            .iter()
-            .filter_map(|renderer| failure(renderer, now)),
-    );
-    if !status.ready && problems.is_empty() {
-        let cause = if status.synced {
-            "a renderer has yet to apply"
-        } else {
-            "the store has yet to be read"
-        };
-        problems.push(format!("not ready: {cause}"));
-    }
-    if status.held_deletions.is_some() {
-        problems.push(
-            "too many deletions at once: held; `contiv confirm-deletions` lets them count"
-                .to_owned(),
-        );
-    }
-    problems.extend(status.node_problem.clone());
-    problems.extend(status.forwarding_off.iter().map(ToString::to_string));
-    problems.extend(status.table_problems.iter().map(ToString::to_string));
-    problems.extend(status.failover_problem());
-    problems.extend(renderers.iter().filter_map(drift_problem));
-    problems.extend(quarantine.first().map(|first| match status.quarantined {
-        0 | 1 => first.summary(),
-        count => format!("{} (and {} more)", first.summary(), count - 1),
-    }));
-    problems.extend(sizes.lost_frontends.first().map(
-        |LostFrontendView {
-             service,
-             frontend,
-             holder,
-         }| {
-            let more = match sizes.services_with_lost_frontends {
-                0 | 1 => String::new(),
-                count => format!(" (and {} more)", count - 1),
-            };
-            format!("conflict: {service} does not get {frontend}, which {holder} holds{more}")
-        },
-    ));
+    let problems = overview.health_facts().problems(now);
+    let unverified = overview.renderers.iter().filter_map(unverified);
     problems
-}
-
-fn failure(renderer: &RendererStateView, now: Timestamp) -> Option<String> {
-    let name = &renderer.name;
-    if renderer.failures > 0 {
-        let last = renderer.last_error.as_ref();
-        let last = last.map(|last| format!(", {} ago: {}", ago(last.at, now), last.error));
-        return Some(format!("{name} fails{}", last.unwrap_or_default()));
-    }
-    (renderer.state == "slow").then(|| format!("{name} has been busy for more than 10 s"))
+        .into_iter()
+        .map(|problem| problem.text)
+        .chain(unverified)
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ use contiv_model::ServiceId;
 
 use crate::{
     cli::source::views::{
-        EventView, QuarantinedView, RendererStateView, SizesView, StatusView, WarningView,
+        EventView, LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView,
+        WarningView,
     },
-    health::{AgentHealth, HealthFacts, is_failing},
+    health::{AgentHealth, HealthFacts, RendererFacts},
 };
 
 /// How many services are shown.
@@ -29,23 +30,35 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    pub(super) fn health(&self) -> AgentHealth {
-        let status = &self.status;
-        let is_failing =
-            |renderer: &&RendererStateView| is_failing(renderer.failures, &renderer.state);
-        AgentHealth::of(HealthFacts {
+    /// What decides whether it is healthy.
+    pub(super) fn health_facts(&self) -> HealthFacts<'_> {
+        let Self { status, sizes, .. } = self;
+        let down = status.store_down.as_ref();
+        HealthFacts {
             is_ready: status.ready,
-            is_store_down: status.store_down.is_some(),
+            is_synced: status.synced,
+            store_down: down.map(|down| (down.since, &*down.reason)),
             holds_deletions: status.held_deletions.is_some(),
+            node_problem: status.node_problem.as_deref(),
+            forwarding_off: &status.forwarding_off,
+            table_problems: &status.table_problems,
+            failover: status.failover.as_ref(),
+            renderers: self.renderers.iter().map(RendererFacts::from).collect(),
             quarantined: status.quarantined,
-            lost_frontends: self.sizes.services_with_lost_frontends,
-            drift: self.drift().unwrap_or(0),
-            failing_renderers: self.renderers.iter().filter(is_failing).count(),
-            forwarding_off: status.forwarding_off.len(),
-            table_problems: status.table_problems.len(),
-            failover_errors: usize::from(status.failover_problem().is_some()),
-            node_problems: usize::from(status.node_problem.is_some()),
-        })
+            first_quarantined: self.quarantine.first().map(QuarantinedView::summary),
+            conflicts: sizes.services_with_lost_frontends,
+            first_conflict: sizes.lost_frontends.first().map(
+                |LostFrontendView {
+                     service,
+                     frontend,
+                     holder,
+                 }| (service, *frontend, holder),
+            ),
+        }
+    }
+
+    pub(super) fn health(&self) -> AgentHealth {
+        self.health_facts().health()
     }
 
     pub(super) fn is_healthy(&self) -> bool {
@@ -75,5 +88,21 @@ impl Overview {
         verified
             .map(|verification| verification.drift)
             .reduce(|one, other| one + other)
+    }
+}
+
+impl<'a> From<&'a RendererStateView> for RendererFacts<'a> {
+    fn from(renderer: &'a RendererStateView) -> Self {
+        let verification = renderer.verification.as_ref();
+        Self {
+            name: &renderer.name,
+            state: &renderer.state,
+            failures: renderer.failures,
+            last_error: renderer
+                .last_error
+                .as_ref()
+                .map(|last| (last.at, &*last.error)),
+            verified: verification.map(|it| (it.checked, it.drift)),
+        }
     }
 }

@@ -16,13 +16,10 @@ use crate::{
         },
         source::{
             latency::Latency,
-            views::{
-                DriftView, LostFrontendView, QuarantinedView, RendererStateView, SizesView,
-                StatusView,
-            },
+            views::{LostFrontendView, QuarantinedView, RendererStateView, SizesView, StatusView},
         },
     },
-    health::AgentHealth,
+    health::{AgentHealth, RendererFacts, ago},
 };
 
 /// How many problems and warnings are shown.
@@ -328,7 +325,12 @@ fn problems(
         .quarantine
         .iter()
         .map(|entry| (quarantined(entry), TextStyle::Warning));
-    let drifted = overview.renderers.iter().filter_map(drift_problem);
+    let drifted = overview.renderers.iter().flat_map(|renderer| {
+        RendererFacts::from(renderer)
+            .drift()
+            .into_iter()
+            .chain(unverified(renderer))
+    });
     let drifted = drifted.map(|drifted| (vec![drifted], TextStyle::Warning));
     let forwarding = overview.status.forwarding_off.iter();
     let forwarding = forwarding.map(|off| (vec![off.to_string()], TextStyle::Warning));
@@ -399,20 +401,10 @@ fn warnings(
     }
 }
 
-/// The drift that the last verification found, or why it failed. `None` if it found no drift, or if nothing was verified.
-pub(super) fn drift_problem(renderer: &RendererStateView) -> Option<String> {
-    let DriftView {
-        checked,
-        drift,
-        error,
-    } = renderer.verification.as_ref()?;
-    let name = &renderer.name;
-    match error {
-        Some(error) => Some(format!("{name}: not verified: {error}")),
-        None => (*drift > 0).then(|| {
-            format!("{name}: {drift} of {checked} elements in the kernel are not as they must be; see `contiv verify`")
-        }),
-    }
+/// Why the kernel could not be verified.
+pub(super) fn unverified(renderer: &RendererStateView) -> Option<String> {
+    let error = renderer.verification.as_ref()?.error.as_ref()?;
+    Some(format!("{}: not verified: {error}", renderer.name))
 }
 
 /// A renderer's advice about the machine.
@@ -469,17 +461,6 @@ pub(super) fn cut(line: &str, width: Option<usize>) -> String {
             .chain(['…'])
             .collect(),
         _ => line,
-    }
-}
-
-/// How long ago, in the largest suitable unit.
-pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(then).as_secs().max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m", seconds / 60),
-        7200..172_800 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
     }
 }
 

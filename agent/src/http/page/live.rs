@@ -1,0 +1,92 @@
+//! Tells pages that something has changed, by server-sent events. The pages then fetch themselves again.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::State,
+    response::sse::{Event, Sse},
+};
+use contiv_node::{Core, RendererView};
+use futures::stream::{self, Stream};
+use tokio::{sync::OwnedSemaphorePermit, time::sleep};
+
+use super::super::{Api, error::ApiError};
+
+/// How often the state is compared: the shortest time between two messages.
+const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
+/// After so many comparisons there is a message anyway: counters grow, and ages too.
+const COMPARISONS_WITHOUT_MESSAGE: u32 = 10;
+
+/// What pages show, as far as a change of it is told at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Digest {
+    events: u64,
+    revision: i64,
+    /// The state and revision of each renderer, its failures, and what differs in the kernel.
+    renderers: Vec<(&'static str, i64, u32, usize)>,
+    table_problems: usize,
+}
+
+/// The stream of one page.
+struct Watcher {
+    api: Api,
+    last: Digest,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// `GET /page/events`: a message when something has changed.
+pub(super) async fn events(
+    State(api): State<Api>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    let permit = Arc::clone(&api.page_watchers).try_acquire_owned();
+    let watcher = Watcher {
+        last: digest(&api).await?,
+        api,
+        _permit: permit.map_err(|_| ApiError::TooManyRequests)?,
+    };
+    // The node's end ends it.
+    let messages = stream::unfold(watcher, async |mut watcher| {
+        let message = watcher.next_message().await?;
+        Some((Ok(message), watcher))
+    });
+    Ok(Sse::new(messages))
+}
+
+impl Watcher {
+    /// Waits for a change. None if the node does not answer any more.
+    async fn next_message(&mut self) -> Option<Event> {
+        let mut comparisons = 0;
+        loop {
+            sleep(COMPARISON_INTERVAL).await;
+            let digest = digest(&self.api).await.ok()?;
+            comparisons += 1;
+            if digest != self.last || comparisons == COMPARISONS_WITHOUT_MESSAGE {
+                let data = format!("{} {}", digest.events, digest.revision);
+                self.last = digest;
+                return Some(Event::default().data(data));
+            }
+        }
+    }
+}
+
+async fn digest(api: &Api) -> Result<Digest, ApiError> {
+    let table_problems = api.table_problems().len();
+    let ask = move |core: &Core| {
+        let renderers = core.renderers(Instant::now()).into_iter();
+        let renderer = |it: RendererView| {
+            let drift = it.verification.map_or(0, |it| it.drift);
+            (it.state, it.applied_revision, it.failures, drift)
+        };
+        Digest {
+            events: core.events(),
+            revision: core.status().revision,
+            renderers: renderers.map(renderer).collect(),
+            table_problems,
+        }
+    };
+    api.query(ask).await
+}

@@ -1,0 +1,426 @@
+//! The list of services: searched, filtered, sorted, and a page of it. All of that is in the address, so that it can be kept and sent.
+
+use std::{borrow::Cow, cmp::Reverse, collections::BTreeSet, fmt::Write, sync::Arc};
+
+use contiv_model::{BackendState, ContivService, NotServed, ServiceId, UnservedService};
+use contiv_node::plural::counted;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    super::attempt_history::{AttemptHistory, Attempts, sum},
+    layout::{Tone, in_url, joined, service_link, table_with_heads, toned},
+};
+
+/// How many services a page shows.
+const PAGE_SIZE: usize = 100;
+/// How many addresses and ports of a service are shown.
+const SHOWN_ITEMS: usize = 3;
+/// How many namespaces are suggested.
+const SUGGESTED_NAMESPACES: usize = 200;
+const TITLES: [&str; 7] = [
+    "service",
+    "backends",
+    "served",
+    "refused",
+    "addresses",
+    "ports",
+    "note",
+];
+
+/// Which services are shown, by the address of the page.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct ListQuery {
+    /// Words that are in the name or in an address.
+    pub(super) q: String,
+    /// The namespace; empty for all.
+    pub(super) namespace: String,
+    pub(super) show: Show,
+    pub(super) sort: Sort,
+    /// From 1.
+    pub(super) page: usize,
+    /// How many hours the timeline shows; it is kept by links of the list.
+    pub(super) hours: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Show {
+    #[default]
+    All,
+    /// Those with problems.
+    Problems,
+    /// Those that are not served.
+    Unserved,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Sort {
+    #[default]
+    Name,
+    /// The fewest first.
+    Backends,
+    /// The most first, as of the kernel's counters.
+    Served,
+    Refused,
+}
+
+impl Show {
+    const ALL: [(Self, &str, &str); 3] = [
+        (Self::All, "all", "all services"),
+        (Self::Problems, "problems", "with problems"),
+        (Self::Unserved, "unserved", "not served"),
+    ];
+}
+
+impl Sort {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Backends => "backends",
+            Self::Served => "served",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl ListQuery {
+    /// The address of the list with this query.
+    pub(super) fn path(&self) -> String {
+        let show = Show::ALL.into_iter().find(|(show, ..)| *show == self.show);
+        let hours = self.hours.map(|hours| hours.to_string());
+        let page = self.page.to_string();
+        let arguments = [
+            ("q", &*self.q),
+            ("namespace", &self.namespace),
+            ("show", show.map_or("", |(_, name, _)| name)),
+            ("sort", self.sort.name()),
+            ("page", if self.page > 1 { &page } else { "" }),
+            ("hours", hours.as_deref().unwrap_or_default()),
+        ];
+        let mut path = String::from("/?");
+        for (name, value) in arguments {
+            if !matches!((name, value), (_, "") | ("show", "all") | ("sort", "name")) {
+                // Writing to a `String` cannot fail.
+                let _ = write!(path, "{name}={}&", in_url(value));
+            }
+        }
+        path.pop();
+        path
+    }
+}
+
+/// A service in the list.
+#[derive(Debug, Clone, Copy)]
+enum Listed<'a> {
+    Served(&'a Arc<ContivService>),
+    Unserved(&'a UnservedService),
+}
+
+impl<'a> Listed<'a> {
+    fn id(self) -> &'a ServiceId {
+        match self {
+            Self::Served(service) => &service.id,
+            Self::Unserved(service) => &service.id,
+        }
+    }
+
+    fn backends(self) -> usize {
+        match self {
+            Self::Served(service) => service.ports.iter().map(|port| port.backends.len()).sum(),
+            Self::Unserved(_) => 0,
+        }
+    }
+
+    fn has_address(self, text: &str) -> bool {
+        let (cluster_ips, external_ips) = match self {
+            Self::Served(service) => (&service.cluster_ips, &service.external_ips),
+            Self::Unserved(service) => (&service.cluster_ips, &service.external_ips),
+        };
+        let mut addresses = cluster_ips.iter().chain(&**external_ips);
+        addresses.any(|address| address.to_string().starts_with(text))
+    }
+
+    fn has_problems(self, attempts: &AttemptHistory) -> bool {
+        match self {
+            Self::Served(service) => !problems(service, attempts).is_empty(),
+            Self::Unserved(service) => service.not_served == NotServed::NoAddress,
+        }
+    }
+}
+
+/// What is wrong with a service, as far as it can be seen in its state on this node.
+pub(super) fn problems(service: &ContivService, attempts: &AttemptHistory) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut unserved = service.ports_without_backends().peekable();
+    if unserved.peek().is_some() {
+        let ports = unserved.map(|port| format!("{}/{}", port.port, port.protocol));
+        problems.push(format!("no backend for {}", joined(ports, SHOWN_ITEMS)));
+    }
+    if let Some((frontend, holder)) = service.lost.iter().next() {
+        let more = match service.lost.len() {
+            1 => String::new(),
+            count => format!(" (and {} more)", count - 1),
+        };
+        problems.push(format!("{holder} holds {frontend}{more}"));
+    }
+    let backends = service.ports.iter().flat_map(|port| &port.backends);
+    let failing = backends.filter(|backend| backend.state == BackendState::Failing);
+    match failing.count() {
+        0 => {}
+        count => problems.push(format!("{} not answering", counted(count, "backend"))),
+    }
+    let refused = attempts
+        .of(&service.id)
+        .map_or(0, |minutes| sum(minutes).refused);
+    if refused > 0 {
+        problems.push(format!("{refused} refused in the last hour"));
+    }
+    problems
+}
+
+/// The services that a query selects.
+#[derive(Debug)]
+struct Selected<'a> {
+    /// Those of its page.
+    rows: Vec<Listed<'a>>,
+    /// All that match.
+    count: usize,
+    /// The number of the page, from 1.
+    page: usize,
+    pages: usize,
+}
+
+fn select<'a>(
+    services: &'a [Arc<ContivService>],
+    unserved: &'a [UnservedService],
+    attempts: &AttemptHistory,
+    query: &ListQuery,
+) -> Selected<'a> {
+    let words = query.q.to_lowercase();
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let mut name = String::new();
+    let mut matches = |listed: Listed<'_>| {
+        let id = listed.id();
+        if !query.namespace.is_empty() && *id.namespace != *query.namespace {
+            return false;
+        }
+        name.clear();
+        // Writing to a `String` cannot fail.
+        let _ = write!(name, "{id}");
+        name.make_ascii_lowercase();
+        words.iter().all(|word| {
+            let may_be_address = word.contains(['.', ':']);
+            name.contains(word) || may_be_address && listed.has_address(word)
+        })
+    };
+    let served = services.iter().map(Listed::Served);
+    let all = served.chain(unserved.iter().map(Listed::Unserved));
+    let mut found: Vec<Listed<'a>> = all
+        .filter(|listed| match query.show {
+            Show::All => true,
+            Show::Problems => listed.has_problems(attempts),
+            Show::Unserved => matches!(listed, Listed::Unserved(_)),
+        })
+        .filter(|listed| matches(*listed))
+        .collect();
+    let totals = |listed: &Listed<'_>| total(attempts, listed.id());
+    // Services come in the order of names; sorts are stable, so it decides where nothing else does.
+    found.sort_by(|one, other| one.id().cmp(other.id()));
+    match query.sort {
+        Sort::Name => {}
+        Sort::Backends => found.sort_by_cached_key(|listed| listed.backends()),
+        Sort::Served => found.sort_by_cached_key(|listed| Reverse(totals(listed).served)),
+        Sort::Refused => found.sort_by_cached_key(|listed| Reverse(totals(listed).refused)),
+    }
+    let count = found.len();
+    let pages = count.div_ceil(PAGE_SIZE).max(1);
+    let page = query.page.clamp(1, pages);
+    let rows = found
+        .into_iter()
+        .skip((page - 1) * PAGE_SIZE)
+        .take(PAGE_SIZE)
+        .collect();
+    Selected {
+        rows,
+        count,
+        page,
+        pages,
+    }
+}
+
+fn total(attempts: &AttemptHistory, id: &ServiceId) -> Attempts {
+    attempts
+        .totals
+        .get(id)
+        .map_or_else(Attempts::default, |total| total.attempts)
+}
+
+/// The section with the list.
+pub(super) fn section(
+    services: &[Arc<ContivService>],
+    unserved: &[UnservedService],
+    attempts: &AttemptHistory,
+    query: &ListQuery,
+) -> Markup {
+    let selected = select(services, unserved, attempts, query);
+    let rows: Vec<Vec<Markup>> = selected.rows.iter().map(|it| row(*it, attempts)).collect();
+    let heads: Vec<Markup> = TITLES.into_iter().map(|title| head(title, query)).collect();
+    let all = services.len() + unserved.len();
+    html! {
+        section #services {
+            h2 { "Services" }
+            (form(services, query))
+            div #list data-live {
+                @if all == 0 {
+                    p { "There is none. Is there something in the store?" }
+                } @else if selected.count == 0 {
+                    p { "None of " (counted(all, "service")) " matches. " a href="/#services" { "Show all" } }
+                } @else {
+                    p.hint {
+                        (counted(selected.count, "service"))
+                        @if selected.count < all { " of " (all) }
+                        ". " (counting(attempts))
+                    }
+                    (table_with_heads(&TITLES, &heads, &rows))
+                    (pager(&selected, query))
+                }
+            }
+        }
+    }
+}
+
+/// What the numbers of attempts are.
+pub(super) fn counting(attempts: &AttemptHistory) -> String {
+    match &attempts.read {
+        Ok(at) => format!(
+            "Attempts to connect since the kernel counts them, as of {}.",
+            super::layout::local(*at, "%T")
+        ),
+        Err(reason) => format!("Attempts to connect are not known: {reason}."),
+    }
+}
+
+fn form(services: &[Arc<ContivService>], query: &ListQuery) -> Markup {
+    let namespaces: BTreeSet<&str> = services.iter().map(|it| &*it.id.namespace).collect();
+    html! {
+        form #filter method="get" action="/" role="search" {
+            label { "search (/)" input type="search" name="q" value=(query.q) placeholder="name or address"; }
+            label {
+                "namespace"
+                input name="namespace" value=(query.namespace) list="namespaces" placeholder="all";
+            }
+            datalist #namespaces { @for namespace in namespaces.iter().take(SUGGESTED_NAMESPACES) { option value=(namespace) {} } }
+            label.short {
+                "show"
+                select name="show" {
+                    @for (show, name, text) in Show::ALL {
+                        option value=(name) selected[show == query.show] { (text) }
+                    }
+                }
+            }
+            @if query.sort != Sort::Name { input type="hidden" name="sort" value=(query.sort.name()); }
+            button { "search" }
+        }
+    }
+}
+
+/// The head of a column, with a link if the list can be sorted by it.
+fn head(title: &str, query: &ListQuery) -> Markup {
+    let (sort, order) = match title {
+        "service" => (Sort::Name, "ascending"),
+        "backends" => (Sort::Backends, "ascending"),
+        "served" => (Sort::Served, "descending"),
+        "refused" => (Sort::Refused, "descending"),
+        _ => return html! { th scope="col" { (title) } },
+    };
+    let path = ListQuery {
+        sort,
+        page: 1,
+        ..query.clone()
+    };
+    let is_current = sort == query.sort;
+    html! {
+        th scope="col" aria-sort=[is_current.then_some(order)] {
+            a href={ (path.path()) "#services" } { (title) @if is_current { @if order == "ascending" { " ↑" } @else { " ↓" } } }
+        }
+    }
+}
+
+fn row(listed: Listed<'_>, attempts: &AttemptHistory) -> Vec<Markup> {
+    let id = listed.id();
+    let counts = |count: u64| {
+        if attempts.read.is_ok() {
+            Cow::Owned(count.to_string())
+        } else {
+            Cow::Borrowed("?")
+        }
+    };
+    let total = total(attempts, id);
+    let refused = toned(Tone::warning_if(total.refused), &counts(total.refused));
+    match listed {
+        Listed::Served(service) => {
+            let ports = service.ports.iter().map(|port| match port.node_port {
+                Some(node_port) => format!("{}:{node_port}/{}", port.port, port.protocol),
+                None => format!("{}/{}", port.port, port.protocol),
+            });
+            let backends = match listed.backends() {
+                0 => toned(Tone::Bad, "none"),
+                count => html! { (count) },
+            };
+            let problems = problems(service, attempts).join("; ");
+            vec![
+                service_link(id),
+                backends,
+                html! { (counts(total.served)) },
+                refused,
+                html! { (joined(service.addresses(), SHOWN_ITEMS)) },
+                html! { (joined(ports, SHOWN_ITEMS)) },
+                html! { @if !problems.is_empty() { (toned(Tone::Warning, &problems)) } },
+            ]
+        }
+        Listed::Unserved(service) => {
+            let addresses = service.cluster_ips.iter().chain(&*service.external_ips);
+            let tone = match service.not_served {
+                NotServed::NoAddress => Tone::Warning,
+                _ => Tone::Plain,
+            };
+            let note = format!("not served: {}", service.not_served.summary());
+            vec![
+                service_link(id),
+                html! {},
+                html! {},
+                html! {},
+                html! { (joined(addresses, SHOWN_ITEMS)) },
+                html! {},
+                toned(tone, &note),
+            ]
+        }
+    }
+}
+
+/// Links to the other pages of the list.
+fn pager(selected: &Selected<'_>, query: &ListQuery) -> Markup {
+    let Selected { page, pages, .. } = *selected;
+    let link = |page: usize, text: &str, rel: Option<&str>| {
+        let path = ListQuery {
+            page,
+            ..query.clone()
+        };
+        html! { a href={ (path.path()) "#services" } rel=[rel] { (text) } }
+    };
+    html! {
+        @if pages > 1 {
+            div.pager role="navigation" aria-label="Pages of the list" {
+                @if page > 1 { (link(1, "first", None)) (link(page - 1, "previous", Some("prev"))) }
+                span { "page " (page) " of " (pages) }
+                @if page < pages { (link(page + 1, "next", Some("next"))) (link(pages, "last", None)) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
