@@ -249,6 +249,22 @@ async fn read_again_and_again(
 }
 
 #[cfg(test)]
+impl AttemptHistory {
+    /// Of `shop/cart` 7 served attempts before the hour, and of `shop/web` 2 refused ones in it.
+    pub(super) fn example() -> Self {
+        let mut history = Self::new("");
+        let at = Timestamp::UNIX_EPOCH;
+        let mut cart = ServiceConnections::none(ServiceId::new("shop", "cart"));
+        (cart.attempts, cart.connections) = (7, 7);
+        history.add(vec![cart.clone()], at);
+        let mut web = ServiceConnections::none(ServiceId::new("shop", "web"));
+        (web.attempts, web.refused) = (2, 2);
+        history.add(vec![cart, web], at);
+        history
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use contiv_model::Protocol;
 

@@ -79,6 +79,7 @@ impl Overview {
                 h2 { "Why does a connection fail? Where does it go?" }
                 (form(&FlowForm::default()))
             }
+            (self.numbers())
             (services::section(&self.services, &self.unserved, &self.attempts, query))
             (self.timeline(query))
             (self.events())
@@ -96,12 +97,18 @@ impl Overview {
     }
 
     fn head(&self) -> Markup {
-        let Self { status, sizes, .. } = self;
         let (health, tone) = match self.health_facts().health() {
             AgentHealth::Healthy => ("ready", Tone::Good),
             AgentHealth::NeedsAttention => ("ready, with problems", Tone::Warning),
             AgentHealth::NotReady => ("not ready", Tone::Bad),
         };
+        html! {
+            div #head data-live { h1 { (self.status.node) " " span.state.(tone.class()) { (health) } } }
+        }
+    }
+
+    fn numbers(&self) -> Markup {
+        let Self { status, sizes, .. } = self;
         let store = match &status.store_down {
             Some(_) => toned(Tone::Bad, "down"),
             None if status.from_mirror => {
@@ -153,12 +160,7 @@ impl Overview {
         }
         let version = html! { (status.version) ", up " (ago(status.started, self.now)) };
         numbers.push(("contiv", version));
-        html! {
-            div #head data-live {
-                h1 { (status.node) " " span.state.(tone.class()) { (health) } }
-                (facts(&numbers))
-            }
-        }
+        html! { section #numbers data-live { h2 { "Now" } (facts(&numbers)) } }
     }
 
     fn attempts_of_hour(&self) -> Markup {
