@@ -275,9 +275,6 @@ mod tests {
             setting: "net.ipv4.ip_forward".to_owned(),
             service: ServiceId::new("shop", "web"),
         }];
-        let renderer = |change: fn(&mut RendererFacts<'static>)| {
-            move |facts: &mut HealthFacts<'_>| change(&mut facts.renderers[0])
-        };
         type Change<'a> = Box<dyn Fn(&mut HealthFacts<'a>) + 'a>;
         let changes: Vec<(Change<'_>, &str)> = vec![
             (
@@ -292,12 +289,12 @@ mod tests {
                 "failover does not work",
             ),
             (
-                Box::new(renderer(|it| it.failures = 1)),
+                Box::new(|it| it.renderers[0].failures = 1),
                 "nftables fails, 60s ago: an old one",
             ),
-            (Box::new(renderer(|it| it.state = "slow")), "busy"),
+            (Box::new(|it| it.renderers[0].state = "slow"), "busy"),
             (
-                Box::new(renderer(|it| it.verified = Some((7, 1)))),
+                Box::new(|it| it.renderers[0].verified = Some((7, 1))),
                 "1 of 7 elements",
             ),
             (Box::new(|it| it.quarantined = 3), "3 objects"),

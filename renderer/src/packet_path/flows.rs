@@ -143,7 +143,8 @@ impl KnownFlows {
     }
 }
 
-/// The addresses of a tuple for which the kernel selects flows.
+/// The addresses of a tuple for which the kernel selects flows. The unspecified address stands for all of its family; without any
+/// address the kernel selects nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TupleFilter {
     pub(super) is_reply: bool,
@@ -228,10 +229,14 @@ impl TupleFilter {
         } else {
             (flow.client, flow.destination)
         };
-        self.source.is_none_or(|address| address == source.ip())
+        let is_at = |wanted: IpAddr, address: IpAddr| {
+            let is_any = wanted.is_unspecified() && wanted.is_ipv4() == address.is_ipv4();
+            is_any || wanted == address
+        };
+        self.source.is_none_or(|wanted| is_at(wanted, source.ip()))
             && self
                 .destination
-                .is_none_or(|address| address == destination.ip())
+                .is_none_or(|wanted| is_at(wanted, destination.ip()))
             && self.source_port.is_none_or(|port| port == source.port())
             && self
                 .destination_port
@@ -249,8 +254,9 @@ fn write_filter(request: &mut Writer<'_>, protocol: Protocol, filter: TupleFilte
     };
     let mut selected = FILTER_PROTO_NUM;
     request.nested(tuple, |tuple| {
-        let [source, destination] =
-            [filter.source, filter.destination].map(|address| address.filter(IpAddr::is_ipv4));
+        let [source, destination] = [filter.source, filter.destination].map(|address| {
+            address.filter(|address| address.is_ipv4() && !address.is_unspecified())
+        });
         if source.is_some() || destination.is_some() {
             tuple.nested(TUPLE_IP, |addresses| {
                 let mut write = |address: Option<IpAddr>, kind, flag| {
@@ -429,6 +435,20 @@ mod tests {
             (
                 TupleFilter {
                     destination: address("10.96.0.2"),
+                    ..all
+                },
+                false,
+            ),
+            (
+                TupleFilter {
+                    destination: address("0.0.0.0"),
+                    ..all
+                },
+                true,
+            ),
+            (
+                TupleFilter {
+                    destination: address("::"),
                     ..all
                 },
                 false,

@@ -142,7 +142,7 @@ impl NodeInspector {
         flows::select(self.conntrack()?, protocol, filter)
     }
 
-    /// How many translated flows to a destination each backend has. Without an address: to any address with this port, as for node
+    /// How many translated flows to a destination each backend has. The unspecified address stands for all of its family, as for node
     /// ports.
     ///
     /// # Errors
@@ -150,15 +150,14 @@ impl NodeInspector {
     pub fn flows_by_backend(
         &mut self,
         protocol: Protocol,
-        address: Option<IpAddr>,
-        port: u16,
+        destination: SocketAddr,
     ) -> Result<BTreeMap<SocketAddr, BackendFlows>, PathError> {
         let filter = TupleFilter {
             is_reply: false,
             source: None,
-            destination: address,
+            destination: Some(destination.ip()),
             source_port: None,
-            destination_port: Some(port),
+            destination_port: Some(destination.port()),
         };
         flows::count_by_backend(self.conntrack()?, protocol, filter)
     }

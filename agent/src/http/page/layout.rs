@@ -183,14 +183,14 @@ pub(super) fn table(titles: &[&str], rows: &[Vec<Markup>]) -> Markup {
 /// The same with heads that are more than titles.
 pub(super) fn table_with_heads(titles: &[&str], heads: &[Markup], rows: &[Vec<Markup>]) -> Markup {
     html! {
-        table {
+        div.scroll { table {
             thead { tr { @for head in heads { (head) } } }
             tbody {
                 @for row in rows {
                     tr { @for (title, cell) in titles.iter().zip(row) { td data-label=(title) { (cell) } } }
                 }
             }
-        }
+        } }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -11,7 +11,7 @@ use contiv_model::{
     UnservedService, processor::EndpointPlace,
 };
 use contiv_node::{FailingBackend, Quarantined, Record, Warning, plural::counted};
-use contiv_renderer::packet_path::{BackendFlows, NodeInspector};
+use contiv_renderer::packet_path::{BackendFlows, NodeInspector, PathError};
 use jiff::Timestamp;
 use maud::{Markup, html};
 
@@ -75,8 +75,21 @@ pub(super) fn is_about(object: Option<&str>, id: &ServiceId) -> bool {
 /// When the kernel cannot be queried, or would have to be too often; as text.
 pub(super) fn read_flows(service: &ContivService) -> Result<PortFlows, String> {
     let addresses: Vec<IpAddr> = service.addresses().collect();
-    let listings = |port: &ServicePort| addresses.len() + usize::from(port.node_port.is_some());
-    if service.ports.iter().map(listings).sum::<usize>() > MAX_LISTINGS {
+    let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let any = any.map(|any| Some(any).filter(|any| service.is_in_family_of(*any)));
+    let destinations = |port: &ServicePort| {
+        let number = port.port;
+        let at_addresses = addresses.iter().map(|address| (*address, number).into());
+        let at_node = |node_port| {
+            any.iter()
+                .flatten()
+                .map(move |any| (*any, node_port).into())
+        };
+        let at_node = port.node_port.into_iter().flat_map(at_node);
+        at_addresses.chain(at_node).collect::<Vec<SocketAddr>>()
+    };
+    let listings = service.ports.iter().map(|port| destinations(port).len());
+    if listings.sum::<usize>() > MAX_LISTINGS {
         return Err(format!(
             "the service has more than {MAX_LISTINGS} pairs of an address and a port"
         ));
@@ -84,10 +97,8 @@ pub(super) fn read_flows(service: &ContivService) -> Result<PortFlows, String> {
     let mut inspector = NodeInspector::open().map_err(|error| error.to_string())?;
     let mut of_port = |port: &ServicePort| {
         let mut flows: BTreeMap<SocketAddr, BackendFlows> = BTreeMap::new();
-        let at_addresses = addresses.iter().map(|address| (Some(*address), port.port));
-        let at_node = port.node_port.map(|node_port| (None, node_port));
-        for (address, number) in at_addresses.chain(at_node) {
-            for (backend, counted) in inspector.flows_by_backend(port.protocol, address, number)? {
+        for destination in destinations(port) {
+            for (backend, counted) in inspector.flows_by_backend(port.protocol, destination)? {
                 let of_backend = flows.entry(backend).or_default();
                 of_backend.open += counted.open;
                 of_backend.unanswered += counted.unanswered;
@@ -95,8 +106,7 @@ pub(super) fn read_flows(service: &ContivService) -> Result<PortFlows, String> {
         }
         Ok(flows)
     };
-    let flows: Result<PortFlows, contiv_renderer::packet_path::PathError> =
-        service.ports.iter().map(&mut of_port).collect();
+    let flows: Result<PortFlows, PathError> = service.ports.iter().map(&mut of_port).collect();
     flows.map_err(|error| error.to_string())
 }
 
