@@ -27,6 +27,8 @@ pub(super) const MINUTES: usize = 60;
 /// How many services are remembered by name. The attempts of further ones are only counted together.
 const MAX_SERVICES: usize = 2000;
 const READ_INTERVAL: Duration = Duration::from_secs(60);
+/// At the start there is no table yet, and what is not read then is not counted.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// A reading of this age is read again when somebody looks.
 const FRESH: Duration = Duration::from_secs(2);
 /// How long somebody waits for a new reading. Where there are many services the last one is shown instead.
@@ -234,6 +236,11 @@ async fn read_again_and_again(
         };
         let start = Instant::now();
         let reading = counters.by_service(services).await;
+        let interval = if reading.is_ok() {
+            READ_INTERVAL
+        } else {
+            RETRY_INTERVAL
+        };
         published.send_modify(|history| {
             let history = Arc::make_mut(history);
             history.tried = Some(Instant::now());
@@ -244,7 +251,7 @@ async fn read_again_and_again(
         });
         sleep(start.elapsed() * PAUSE_FACTOR).await;
         // Whoever looks ends the pause early.
-        let _ = timeout(READ_INTERVAL, refresh.notified()).await;
+        let _ = timeout(interval, refresh.notified()).await;
     }
 }
 

@@ -17,9 +17,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::super::error::ApiError;
 
-/// Style and script, with the version, so that browsers load them again after an update.
-const STYLE_PATH: &str = concat!("/page/style.css?v=", env!("CARGO_PKG_VERSION"));
-const SCRIPT_PATH: &str = concat!("/page/script.js?v=", env!("CARGO_PKG_VERSION"));
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+/// They are in the addresses, so that browsers load what an update has changed.
+const STYLE_FINGERPRINT: u64 = fingerprint(STYLE);
+const SCRIPT_FINGERPRINT: u64 = fingerprint(SCRIPT);
 /// Nothing but the agent's own style and script, and requests to the agent.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
                               form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -49,8 +51,8 @@ impl Page {
                     meta name="color-scheme" content="light dark";
                     title { (title) }
                     link rel="icon" href="data:,";
-                    link rel="stylesheet" href=(STYLE_PATH);
-                    script defer src=(SCRIPT_PATH) {}
+                    link rel="stylesheet" href={ "/page/style.css?v=" (STYLE_FINGERPRINT) };
+                    script defer src={ "/page/script.js?v=" (SCRIPT_FINGERPRINT) } {}
                 }
                 body {
                     a.skip href="#main" { "Skip to the content" }
@@ -120,12 +122,22 @@ impl IntoResponse for PageError {
 
 /// The style of all pages.
 pub(super) async fn style() -> Response {
-    asset("text/css; charset=utf-8", include_str!("style.css"))
+    asset("text/css; charset=utf-8", STYLE)
 }
 
 /// Their script. Without it they are whole, but do not follow changes.
 pub(super) async fn script() -> Response {
-    asset("text/javascript; charset=utf-8", include_str!("script.js"))
+    asset("text/javascript; charset=utf-8", SCRIPT)
+}
+
+/// A number that differs for different texts (FNV-1a).
+const fn fingerprint(text: &str) -> u64 {
+    let (bytes, mut hash, mut index) = (text.as_bytes(), 0xcbf2_9ce4_8422_2325_u64, 0);
+    while index < bytes.len() {
+        hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
+        index += 1;
+    }
+    hash
 }
 
 fn asset(content_type: &'static str, content: &'static str) -> Response {
