@@ -27,8 +27,8 @@ pub(super) const MINUTES: usize = 60;
 /// How many services are remembered by name. The attempts of further ones are only counted together.
 const MAX_SERVICES: usize = 2000;
 const READ_INTERVAL: Duration = Duration::from_secs(60);
-/// At the start there is no table yet, and what is not read then is not counted.
-const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// After a failure, and each time twice as long: at the start there is no table yet, and what is not read then is not counted.
+const FIRST_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// A reading of this age is read again when somebody looks.
 const FRESH: Duration = Duration::from_secs(2);
 /// How long somebody waits for a new reading. Where there are many services the last one is shown instead.
@@ -228,6 +228,7 @@ async fn read_again_and_again(
     published: watch::Sender<Arc<AttemptHistory>>,
     refresh: Arc<Notify>,
 ) {
+    let mut retry_interval = FIRST_RETRY_INTERVAL;
     while !published.is_closed() {
         let (question, services) = Question::new(Core::services);
         let is_sent = requests.send(Request::Ask(question)).await.is_ok();
@@ -239,8 +240,9 @@ async fn read_again_and_again(
         let interval = if reading.is_ok() {
             READ_INTERVAL
         } else {
-            RETRY_INTERVAL
+            retry_interval
         };
+        retry_interval = (retry_interval * 2).min(READ_INTERVAL);
         published.send_modify(|history| {
             let history = Arc::make_mut(history);
             history.tried = Some(Instant::now());
