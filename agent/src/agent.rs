@@ -146,21 +146,18 @@ async fn run_until_stopped(
     .context("failed to start a thread")?;
 
     let stop = CancellationToken::new();
-    let counters = counters(config);
-    let mut api = Api::new(
+    let api = Api::new(
         requests.clone(),
         metrics,
         health_check_queries,
         log_level,
-        counters.clone(),
+        counters(config),
     )
     .with_interfaces(InterfaceKind::of)
     .with_forwarding(forwarding_check(config))
     .with_shared_tables(shared_tables_of(config))
-    .with_configuration(published_text(config));
-    if config.renderers.contains(&RendererName::NFTABLES) {
-        api = api.with_attempts(http::start_attempt_history(requests.clone(), counters));
-    }
+    .with_configuration(published_text(config))
+    .with_attempts(config.renderers.contains(&RendererName::NFTABLES));
     let mut servers = JoinSet::new();
     servers.spawn(http::serve(listener, api.clone(), stop.clone()));
     if let Some(metrics_server) = metrics_server {

@@ -239,6 +239,8 @@ pub fn ago(then: Timestamp, now: Timestamp) -> String {
 mod tests {
     use super::*;
 
+    type Change<'a> = Box<dyn Fn(&mut HealthFacts<'a>) + 'a>;
+
     fn healthy() -> HealthFacts<'static> {
         HealthFacts {
             is_ready: true,
@@ -275,7 +277,6 @@ mod tests {
             setting: "net.ipv4.ip_forward".to_owned(),
             service: ServiceId::new("shop", "web"),
         }];
-        type Change<'a> = Box<dyn Fn(&mut HealthFacts<'a>) + 'a>;
         let changes: Vec<(Change<'_>, &str)> = vec![
             (
                 Box::new(|it| it.store_down = Some((Timestamp::UNIX_EPOCH, "refused"))),

@@ -7,7 +7,10 @@ use contiv_node::Core;
 use contiv_renderer::{ForwardingNeeds, ForwardingOff, InterfaceKind, shared_tables::TableProblem};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::{attempt_history::AttemptsView, error::ApiError};
+use super::{
+    attempt_history::{self, AttemptsView},
+    error::ApiError,
+};
 use crate::{
     counters::ConnectionCounters,
     drivers::{Question, Request},
@@ -96,9 +99,14 @@ impl Api {
         }
     }
 
-    /// Shows this history of attempts; otherwise none are counted.
+    /// Begins to read the counters again and again if something counts; otherwise there is no history of attempts.
     #[must_use]
-    pub(crate) fn with_attempts(self, attempts: AttemptsView) -> Self {
+    pub(crate) fn with_attempts(self, is_counted: bool) -> Self {
+        let attempts = if is_counted {
+            attempt_history::start(self.requests.clone(), self.counters.clone())
+        } else {
+            self.attempts
+        };
         Self { attempts, ..self }
     }
 

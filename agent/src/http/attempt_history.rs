@@ -178,7 +178,7 @@ fn increase(before: Option<u64>, now: u64) -> u64 {
 
 /// The history as it was last published, and how to have it read again.
 #[derive(Debug, Clone)]
-pub(crate) struct AttemptsView {
+pub(super) struct AttemptsView {
     latest: watch::Receiver<Arc<AttemptHistory>>,
     refresh: Arc<Notify>,
 }
@@ -209,7 +209,7 @@ impl AttemptsView {
 }
 
 /// Begins to read the counters of all services. It ends with the node, or with the last view.
-pub(crate) fn start(requests: mpsc::Sender<Request>, counters: ConnectionCounters) -> AttemptsView {
+pub(super) fn start(requests: mpsc::Sender<Request>, counters: ConnectionCounters) -> AttemptsView {
     let beginning = AttemptHistory::new("the counters have not been read yet");
     let (published, latest) = watch::channel(Arc::new(beginning));
     let refresh = Arc::new(Notify::new());

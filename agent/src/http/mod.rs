@@ -39,7 +39,6 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use api::Api;
-pub(crate) use attempt_history::start as start_attempt_history;
 pub use bearer::ScrapeGuard;
 pub use controller::CONTROLLER_ENDPOINTS;
 pub(crate) use controller::{ControllerApi, serve_controllers};

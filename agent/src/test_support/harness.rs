@@ -29,7 +29,7 @@ use crate::{
     counters::ConnectionCounters,
     drivers::{Node, NodeConfig, Question, RendererSpec, Request, StoreFeedEnded},
     health::{self, HealthCheckQuestions},
-    http::{Api, start_attempt_history},
+    http::Api,
     logging::LogLevel,
     metrics::Metrics,
 };
@@ -224,15 +224,14 @@ impl Harness {
 
     /// The state of the debug HTTP's handlers.
     pub(crate) fn api(&self) -> Api {
-        let counters = ConnectionCounters::new(|| Ok(counted()), || Ok(Vec::new()));
         Api::new(
             self.requests.clone(),
             Arc::clone(&self.metrics),
             self.health_checks.clone(),
             LogLevel::new("info", |_| Ok(())),
-            counters.clone(),
+            ConnectionCounters::new(|| Ok(counted()), || Ok(Vec::new())),
         )
-        .with_attempts(start_attempt_history(self.requests.clone(), counters))
+        .with_attempts(true)
     }
 
     pub(crate) async fn status(&self) -> Status {

@@ -129,14 +129,20 @@ pub struct KnownFlows {
     pub open: usize,
 }
 
+impl KnownFlow {
+    /// It is over, and only remembered for a while.
+    const fn is_over(&self) -> bool {
+        matches!(
+            self.tcp_state,
+            Some(TcpState::TimeWait | TcpState::Close | TcpState::LastAck)
+        )
+    }
+}
+
 impl KnownFlows {
     fn add(&mut self, flow: KnownFlow) {
         self.count += 1;
-        let is_over = matches!(
-            flow.tcp_state,
-            Some(TcpState::TimeWait | TcpState::Close | TcpState::LastAck)
-        );
-        self.open += usize::from(!is_over);
+        self.open += usize::from(!flow.is_over());
         if self.flows.len() < MAX_FLOWS {
             self.flows.push(flow);
         }
@@ -165,10 +171,10 @@ pub struct BackendFlows {
 
 impl BackendFlows {
     const fn add(&mut self, flow: &KnownFlow) {
-        match flow.tcp_state {
-            _ if !flow.is_answered => self.unanswered += 1,
-            Some(TcpState::TimeWait | TcpState::Close | TcpState::LastAck) => {}
-            _ => self.open += 1,
+        if !flow.is_answered {
+            self.unanswered += 1;
+        } else if !flow.is_over() {
+            self.open += 1;
         }
     }
 }
@@ -525,8 +531,8 @@ mod tests {
             (None, false),
         ] {
             counts.add(&KnownFlow {
-                tcp_state,
                 is_answered,
+                tcp_state,
                 ..flow.clone()
             });
         }

@@ -102,12 +102,12 @@ pub(super) fn form(form: &FlowForm) -> Markup {
 /// The page with an answer; without one, why there is none.
 pub(super) fn page(
     asked: &FlowForm,
-    answer: Option<Result<(Diagnosis, Option<Explanation>), String>>,
+    answer: Option<&Result<(Diagnosis, Option<Explanation>), String>>,
 ) -> Page {
     let main = html! {
         h1 { "Why does a connection fail? Where does it go?" }
-        section { (form(asked)) @if let Some(Err(problem)) = &answer { p.bad role="alert" { (problem) } } }
-        @if let Some(Ok((diagnosis, explanation))) = &answer {
+        section { (form(asked)) @if let Some(Err(problem)) = answer { p.bad role="alert" { (problem) } } }
+        @if let Some(Ok((diagnosis, explanation))) = answer {
             (diagnosed(diagnosis))
             @if let Some(explanation) = explanation { (traced(explanation)) }
         }

@@ -12,12 +12,12 @@ mod services;
 #[cfg(test)]
 mod tests;
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Router,
     extract::{Path, Query as Arguments, State, rejection::QueryRejection},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     routing::get,
 };
 use contiv_model::ServiceId;
@@ -38,6 +38,8 @@ use super::{
     Api,
     error::ApiError,
     history_query::HistoryQuery,
+    loopback::FromLoopback,
+    protection::refuse_foreign_site,
     views::bad_request,
     why::{READERS, diagnose_flow},
 };
@@ -148,10 +150,16 @@ async fn service_page(
     if let Some(service) = view.service.clone().filter(|_| view.flows.is_ok()) {
         let refused = api.counters.refused(vec![service.clone()]).await;
         view.refused = refused.unwrap_or_default();
-        let _permit = READERS.acquire().await.map_err(no_answer)?;
-        view.flows = spawn_blocking(move || read_flows(&service))
+        view.flows = match Arc::clone(&READERS).try_acquire_owned() {
+            Ok(permit) => spawn_blocking(move || {
+                // It is held while the kernel is read, also for a caller that is gone.
+                let _permit = permit;
+                read_flows(&service)
+            })
             .await
-            .map_err(no_answer)?;
+            .map_err(|error| ApiError::NoAnswer(error.to_string()))?,
+            Err(_) => Err("others read the kernel just now; reload".to_owned()),
+        };
     }
     let status = if view.is_unknown() {
         StatusCode::NOT_FOUND
@@ -161,27 +169,28 @@ async fn service_page(
     Ok(view.render().with_status(status))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as an argument of map_err")]
-fn no_answer(error: impl ToString) -> ApiError {
-    ApiError::NoAnswer(error.to_string())
-}
-
-/// `GET /page/why`: without arguments the form alone.
+/// `GET /page/why`: without arguments the form alone. Trying backends is restricted as in `GET /why`.
 async fn why_page(
     State(api): State<Api>,
+    local: Result<FromLoopback, ApiError>,
+    headers: HeaderMap,
     arguments: Result<Arguments<FlowForm>, QueryRejection>,
 ) -> Result<Page, PageError> {
     let Arguments(form) = arguments.map_err(bad_request)?;
     if form.from.is_empty() && form.to.is_empty() {
         return Ok(diagnosis::page(&form, None));
     }
+    if form.probe.is_some() {
+        local?;
+        refuse_foreign_site(&headers)?;
+    }
     match form.flow(&api).await {
         Ok(flow) => {
             let answer = diagnose_flow(&api, flow, form.probe.is_some()).await?;
-            Ok(diagnosis::page(&form, Some(Ok(answer))))
+            Ok(diagnosis::page(&form, Some(&Ok(answer))))
         }
         Err(problem) => {
-            Ok(diagnosis::page(&form, Some(Err(problem))).with_status(StatusCode::BAD_REQUEST))
+            Ok(diagnosis::page(&form, Some(&Err(problem))).with_status(StatusCode::BAD_REQUEST))
         }
     }
 }
