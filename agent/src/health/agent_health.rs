@@ -100,21 +100,22 @@ impl HealthFacts<'_> {
     /// Everything that needs attention, the most urgent first. Empty exactly if the agent is healthy.
     pub fn problems(&self, now: Timestamp) -> Vec<Problem> {
         let mut problems = Vec::new();
-        let mut add = |kind, text: String| {
+        let mut add = |kind, text: String, service: Option<&ServiceId>| {
+            let service = service.cloned();
             problems.push(Problem {
                 kind,
                 text,
-                service: None,
+                service,
             });
         };
         if let Some((since, reason)) = self.store_down {
             let text = format!("store down for {}: {reason}", ago(since, now));
-            add(ProblemKind::Store, text);
+            add(ProblemKind::Store, text, None);
         }
         let mut is_explained = self.store_down.is_some();
         for text in self.renderers.iter().filter_map(|it| it.failure(now)) {
             is_explained = true;
-            add(ProblemKind::Renderer, text);
+            add(ProblemKind::Renderer, text, None);
         }
         if !self.is_ready && !is_explained {
             let (kind, cause) = if self.is_synced {
@@ -122,34 +123,34 @@ impl HealthFacts<'_> {
             } else {
                 (ProblemKind::Store, "the store has yet to be read")
             };
-            add(kind, format!("not ready: {cause}"));
+            add(kind, format!("not ready: {cause}"), None);
         }
         if self.holds_deletions {
             let text =
                 "too many deletions at once: held; `contiv confirm-deletions` lets them count";
-            add(ProblemKind::Deletions, text.to_owned());
+            add(ProblemKind::Deletions, text.to_owned(), None);
         }
         if let Some(problem) = self.node_problem {
-            add(ProblemKind::Node, problem.to_owned());
+            add(ProblemKind::Node, problem.to_owned(), None);
         }
         for off in self.forwarding_off {
-            add(ProblemKind::Machine, off.to_string());
+            add(ProblemKind::Machine, off.to_string(), Some(&off.service));
         }
         for problem in self.table_problems {
-            add(ProblemKind::Machine, problem.to_string());
+            add(ProblemKind::Machine, problem.to_string(), None);
         }
         if let Some(problem) = self.failover.and_then(FailoverStatus::problem) {
-            add(ProblemKind::Failover, problem);
+            add(ProblemKind::Failover, problem, None);
         }
         for text in self.renderers.iter().filter_map(RendererFacts::drift) {
-            add(ProblemKind::Drift, text);
+            add(ProblemKind::Drift, text, None);
         }
         if self.quarantined > 0 {
             let text = match &self.first_quarantined {
                 Some(first) => format!("{first}{}", and_more(self.quarantined)),
                 None => format!("quarantine: {}", counted(self.quarantined, "object")),
             };
-            add(ProblemKind::Quarantine, text);
+            add(ProblemKind::Quarantine, text, None);
         }
         if self.conflicts > 0 {
             let text = match self.first_conflict {
@@ -162,11 +163,8 @@ impl HealthFacts<'_> {
                     counted(self.conflicts, "service")
                 ),
             };
-            problems.push(Problem {
-                kind: ProblemKind::Conflict,
-                text,
-                service: self.first_conflict.map(|(service, ..)| service.clone()),
-            });
+            let service = self.first_conflict.map(|(service, ..)| service);
+            add(ProblemKind::Conflict, text, service);
         }
         problems
     }

@@ -14,6 +14,7 @@ use contiv_renderer::nftables::counters::RefusalReason;
 use jiff::Timestamp;
 use tokio::{
     sync::{Notify, mpsc, watch},
+    task::spawn_blocking,
     time::{sleep, timeout},
 };
 
@@ -69,7 +70,7 @@ pub(super) struct Totals {
     pub(super) refused_by: BTreeMap<RefusalReason, u64>,
 }
 
-/// What was read so far.
+/// What was read so far. Clones are cheap.
 #[derive(Debug, Clone)]
 pub(super) struct AttemptHistory {
     /// When the counters were read last; or why they are not.
@@ -77,13 +78,13 @@ pub(super) struct AttemptHistory {
     /// When reading was tried last.
     tried: Option<Instant>,
     /// The services with attempts.
-    pub(super) totals: BTreeMap<ServiceId, Totals>,
+    pub(super) totals: Arc<BTreeMap<ServiceId, Totals>>,
     /// The attempts of the last hour, of services that had some.
-    services: BTreeMap<ServiceId, Box<Minutes>>,
+    services: Arc<BTreeMap<ServiceId, Box<Minutes>>>,
     /// Those of all services.
     pub(super) all: Box<Minutes>,
     /// The last reading by frontend, of served attempts: the kernel counts by these.
-    frontends: BTreeMap<Frontend, u64>,
+    frontends: Arc<BTreeMap<Frontend, u64>>,
     /// The minute of the newest attempts, since 1970.
     minute: Option<i64>,
 }
@@ -93,10 +94,10 @@ impl AttemptHistory {
         Self {
             read: Err(reason.to_owned()),
             tried: None,
-            totals: BTreeMap::new(),
-            services: BTreeMap::new(),
+            totals: Arc::default(),
+            services: Arc::default(),
             all: Box::new([Attempts::default(); MINUTES]),
-            frontends: BTreeMap::new(),
+            frontends: Arc::default(),
             minute: None,
         }
     }
@@ -134,17 +135,19 @@ impl AttemptHistory {
             };
             totals.insert(of.service, total);
         }
-        (self.frontends, self.totals, self.read) = (frontends, totals, Ok(at));
+        (self.frontends, self.totals) = (Arc::new(frontends), Arc::new(totals));
+        self.read = Ok(at);
     }
 
     fn count(&mut self, service: &ServiceId, new: Attempts) {
         self.all[MINUTES - 1].add(new);
-        if let Some(minutes) = self.services.get_mut(service) {
+        let services = Arc::make_mut(&mut self.services);
+        if let Some(minutes) = services.get_mut(service) {
             minutes[MINUTES - 1].add(new);
-        } else if self.services.len() < MAX_SERVICES {
+        } else if services.len() < MAX_SERVICES {
             let mut minutes = Box::new([Attempts::default(); MINUTES]);
             minutes[MINUTES - 1] = new;
-            self.services.insert(service.clone(), minutes);
+            services.insert(service.clone(), minutes);
         }
     }
 
@@ -161,7 +164,7 @@ impl AttemptHistory {
             minutes[MINUTES - steps..].fill(Attempts::default());
         };
         shift(&mut self.all);
-        self.services.retain(|_, minutes| {
+        Arc::make_mut(&mut self.services).retain(|_, minutes| {
             shift(minutes);
             sum(minutes) != Attempts::default()
         });
@@ -243,14 +246,19 @@ async fn read_again_and_again(
             retry_interval
         };
         retry_interval = (retry_interval * 2).min(READ_INTERVAL);
-        published.send_modify(|history| {
-            let history = Arc::make_mut(history);
+        let mut history = AttemptHistory::clone(&published.borrow());
+        let added = spawn_blocking(move || {
             history.tried = Some(Instant::now());
             match reading {
                 Ok(reading) => history.add(reading, Timestamp::now()),
                 Err(reason) => history.read = Err(reason),
             }
+            history
         });
+        let Ok(history) = added.await else {
+            return;
+        };
+        published.send_replace(Arc::new(history));
         sleep(start.elapsed() * PAUSE_FACTOR).await;
         // Whoever looks ends the pause early.
         let _ = timeout(interval, refresh.notified()).await;

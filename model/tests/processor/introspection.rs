@@ -1,6 +1,6 @@
 //! The processor's answers to queries of users: stored objects and nodes.
 
-use contiv_model::object::ObjectKind;
+use contiv_model::{ServiceId, object::ObjectKind};
 use serde_json::{Value, json};
 
 use crate::builders::*;
@@ -82,4 +82,44 @@ fn nodes_are_shown_with_the_data_of_all_their_objects() {
             }
         ])
     );
+}
+
+#[test]
+fn endpoints_of_a_service_have_the_places_that_objects_name() {
+    let processor = mk_processor_with([
+        put(mk_service("a/web", &["10.96.0.2"], &["http:80/tcp"])),
+        put(mk_slice(
+            "a/web-1",
+            "web",
+            &[
+                ready(on(MASTER, "10.1.1.3")),
+                ready(on("unknown", "10.1.2.3")),
+                ready(at("10.1.3.3")),
+            ],
+            &["http:8080/tcp"],
+        )),
+        put(mk_slice(
+            "a/other-1",
+            "other",
+            &[ready(on(MASTER, "10.1.1.4"))],
+            &["http:8080/tcp"],
+        )),
+        put(mk_node_in("eu-a", MASTER)),
+    ]);
+    let places = processor.endpoint_places(&ServiceId::new("a", "web"));
+    let shown: Vec<_> = places
+        .iter()
+        .map(|(address, place)| {
+            (
+                address.to_string(),
+                place.node.to_string(),
+                place.zone.as_deref(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("10.1.1.3".to_owned(), MASTER.to_owned(), Some("eu-a")),
+        ("10.1.2.3".to_owned(), "unknown".to_owned(), None),
+    ];
+    assert_eq!(shown, expected);
 }

@@ -160,7 +160,7 @@ impl Overview {
         }
         let version = html! { (status.version) ", up " (ago(status.started, self.now)) };
         numbers.push(("contiv", version));
-        html! { section #numbers data-live { h2 { "Now" } (facts(&numbers)) } }
+        html! { section #numbers data-live { h2 { "Numbers" } (facts(&numbers)) } }
     }
 
     fn attempts_of_hour(&self) -> Markup {
@@ -204,7 +204,7 @@ impl Overview {
                     p { "There is nothing to look at." }
                 } @else {
                     h2 { (counted(problems.len(), "problem")) }
-                    ul { @for problem in &problems { li { (problem.text) " " a href=(target(problem, self)) { "look" } } } }
+                    ul { @for problem in &problems { li { (problem.text) " " a href=(target(problem)) { "look" } } } }
                 }
             }
         }
@@ -316,22 +316,18 @@ fn renderer_facts(renderer: &RendererView) -> RendererFacts<'_> {
 }
 
 /// Where to look further.
-fn target(problem: &Problem, overview: &Overview) -> String {
+fn target(problem: &Problem) -> String {
     if let Some(service) = &problem.service {
         return service_path(service);
     }
-    match problem.kind {
-        ProblemKind::Store | ProblemKind::Deletions => "#timeline".to_owned(),
-        ProblemKind::Renderer | ProblemKind::Drift => "#renderers".to_owned(),
-        ProblemKind::Quarantine => "#quarantine".to_owned(),
-        ProblemKind::Node => "/nodes".to_owned(),
-        ProblemKind::Machine | ProblemKind::Failover | ProblemKind::Conflict => {
-            let service = overview.forwarding_off.first().map(|off| &off.service);
-            service
-                .filter(|_| problem.kind == ProblemKind::Machine)
-                .map_or_else(|| "/status".to_owned(), service_path)
-        }
-    }
+    let target = match problem.kind {
+        ProblemKind::Store | ProblemKind::Deletions => "#timeline",
+        ProblemKind::Renderer | ProblemKind::Drift => "#renderers",
+        ProblemKind::Quarantine => "#quarantine",
+        ProblemKind::Node => "/nodes",
+        ProblemKind::Machine | ProblemKind::Failover | ProblemKind::Conflict => "/status",
+    };
+    target.to_owned()
 }
 
 pub(super) const EVENT_TITLES: [&str; 6] = [

@@ -212,12 +212,12 @@ fn drawing(class: &str, width: usize, label: &str, lines: &[f64], content: &str)
     }
 }
 
-/// A line from one height to another, with a link to its event.
+/// A line from one height to another, with a link to its event, which is for the mouse: the table has it for the keyboard.
 fn line(svg: &mut String, class: &str, x: usize, ends: (f64, f64), title: &str, event: u64) {
     // Writing to a `String` cannot fail.
     let _ = write!(
         svg,
-        "<a href=\"/controller/event-history?seq-num={event}\">"
+        "<a tabindex=\"-1\" href=\"/controller/event-history?seq-num={event}\">"
     );
     path(svg, class, x, ends, title);
     svg.push_str("</a>");

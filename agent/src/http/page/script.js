@@ -41,9 +41,10 @@ async function refresh() {
 }
 
 const events = new EventSource("/page/events");
-events.onopen = () => { live.textContent = "live"; };
+let wasLost = false;
+events.onopen = () => { live.textContent = "live"; if (wasLost) refresh(); wasLost = false; };
 events.onmessage = refresh;
-events.onerror = () => { live.textContent = "not connected; this is the state of " + new Date().toLocaleTimeString(); };
+events.onerror = () => { wasLost = true; live.textContent = "not connected; this is the state of " + new Date().toLocaleTimeString(); };
 document.addEventListener("visibilitychange", () => { if (!document.hidden && isStale) refresh(); });
 
 // The list of services follows what is typed.

@@ -234,7 +234,7 @@ impl ServiceView {
                     @if service.internal_policy == TrafficPolicy::Local { ", among those of this node" }
                     ". Actual: its share of the connections that are open now."
                     @match &self.flows {
-                        Ok(_) => " Unanswered: connections of which no packet has come back so far.",
+                        Ok(_) => " Silent: connections of which no packet has come back so far.",
                         Err(reason) => { " The connections are not known: " (reason) "." }
                     }
                 }
@@ -296,14 +296,7 @@ impl ServiceView {
         };
         let rows: Vec<Vec<Markup>> = backends.iter().take(MAX_BACKENDS).map(row).collect();
         let titles = [
-            "backend",
-            "node",
-            "zone",
-            "state",
-            "wanted",
-            "actual",
-            "open",
-            "unanswered",
+            "backend", "node", "zone", "state", "wanted", "actual", "open", "silent",
         ];
         html! {
             @if rows.is_empty() { p.bad { "None: connections are refused." } } @else {

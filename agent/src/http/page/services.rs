@@ -1,6 +1,6 @@
 //! The list of services: searched, filtered, sorted, and a page of it. All of that is in the address, so that it can be kept and sent.
 
-use std::{borrow::Cow, cmp::Reverse, collections::BTreeSet, fmt::Write, sync::Arc};
+use std::{borrow::Cow, cmp::Reverse, fmt::Write, sync::Arc};
 
 use contiv_model::{BackendState, ContivService, NotServed, ServiceId, UnservedService};
 use contiv_node::plural::counted;
@@ -207,6 +207,9 @@ fn select<'a>(
         if !query.namespace.is_empty() && *id.namespace != *query.namespace {
             return false;
         }
+        if words.is_empty() {
+            return true;
+        }
         name.clear();
         // Writing to a `String` cannot fail.
         let _ = write!(name, "{id}");
@@ -304,7 +307,9 @@ pub(super) fn counting(attempts: &AttemptHistory) -> String {
 }
 
 fn form(services: &[Arc<ContivService>], query: &ListQuery) -> Markup {
-    let namespaces: BTreeSet<&str> = services.iter().map(|it| &*it.id.namespace).collect();
+    // They come in the order of namespaces.
+    let mut namespaces: Vec<&str> = services.iter().map(|it| &*it.id.namespace).collect();
+    namespaces.dedup();
     html! {
         form #filter method="get" action="/" role="search" {
             label { "search (/)" input type="search" name="q" value=(query.q) placeholder="name or address"; }
@@ -321,6 +326,7 @@ fn form(services: &[Arc<ContivService>], query: &ListQuery) -> Markup {
                     }
                 }
             }
+            @if let Some(hours) = query.hours { input type="hidden" name="hours" value=(hours); }
             @if query.sort != Sort::Name { input type="hidden" name="sort" value=(query.sort.name()); }
             button { "search" }
         }
