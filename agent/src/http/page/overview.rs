@@ -15,7 +15,7 @@ use super::{
     super::attempt_history::{AttemptHistory, sum},
     super::endpoints::ENDPOINTS,
     diagnosis::{FlowForm, form},
-    layout::{Page, Tone, facts, service_link, service_path, table, time, toned},
+    layout::{Page, Tone, facts, service_link, table, time, toned},
     plot::{HOURS, changed, latency, milliseconds, timeline},
     services::{self, ListQuery, Show},
 };
@@ -204,7 +204,7 @@ impl Overview {
                     p { "There is nothing to look at." }
                 } @else {
                     h2 { (counted(problems.len(), "problem")) }
-                    ul { @for problem in &problems { li { (problem.text) " " a href=(target(problem)) { "look" } } } }
+                    ul { @for problem in &problems { li { (problem.text) " " "→ " (further(problem)) } } }
                 }
             }
         }
@@ -315,19 +315,21 @@ fn renderer_facts(renderer: &RendererView) -> RendererFacts<'_> {
     }
 }
 
-/// Where to look further.
-fn target(problem: &Problem) -> String {
+/// A link to where one looks further.
+fn further(problem: &Problem) -> Markup {
     if let Some(service) = &problem.service {
-        return service_path(service);
+        return service_link(service);
     }
-    let target = match problem.kind {
-        ProblemKind::Store | ProblemKind::Deletions => "#timeline",
-        ProblemKind::Renderer | ProblemKind::Drift => "#renderers",
-        ProblemKind::Quarantine => "#quarantine",
-        ProblemKind::Node => "/nodes",
-        ProblemKind::Machine | ProblemKind::Failover | ProblemKind::Conflict => "/status",
+    let (target, text) = match problem.kind {
+        ProblemKind::Store | ProblemKind::Deletions => ("#timeline", "events"),
+        ProblemKind::Renderer | ProblemKind::Drift => ("#renderers", "renderers"),
+        ProblemKind::Quarantine => ("#quarantine", "quarantine"),
+        ProblemKind::Node => ("/nodes", "nodes"),
+        ProblemKind::Machine | ProblemKind::Failover | ProblemKind::Conflict => {
+            ("/status", "status")
+        }
     };
-    target.to_owned()
+    html! { a href=(target) { (text) } }
 }
 
 pub(super) const EVENT_TITLES: [&str; 6] = [

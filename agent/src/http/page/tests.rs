@@ -55,7 +55,7 @@ async fn page_begins_with_the_problems_of_status() {
             "<h1>n1 <span class=\"state warn\">ready, with problems</span></h1>",
             "<section class=\"warn\" id=\"problems\" data-live><h2>1 problem</h2>",
             "quarantine: service default/db: ",
-            "<a href=\"#quarantine\">look</a>",
+            "→ <a href=\"#quarantine\">quarantine</a>",
             "dir:/test: in sync at revision 8",
             "2 services, 2 ports, 1 backend",
             "<a class=\"warn\" href=\"/?show=problems#services\">1 service</a>",
@@ -222,7 +222,7 @@ async fn why_page_draws_the_steps_and_names_wrong_fields() {
 #[tokio::test]
 async fn what_users_type_never_becomes_markup() {
     let harness = ready(vec![]).await;
-    let hostile = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
+    let hostile = "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E";
     for path in [
         format!("/?q={hostile}&namespace={hostile}"),
         format!("/page/why?from={hostile}&to={hostile}&port={hostile}&protocol={hostile}"),
