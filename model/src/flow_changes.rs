@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     ChangeSet, Frontend, NodeFacts, ServiceId, Snapshot,
-    trace::{Candidate, Client, Flow, Trace, Verdict, trace},
+    trace::{Affinity, Candidate, Client, Flow, Trace, Verdict, trace},
 };
 
 /// A client that is neither this node nor one of its pods: of the networks for documentation (RFC 5737, RFC 3849).
@@ -39,8 +39,10 @@ pub struct FlowEnd {
     pub verdict: VerdictKind,
     /// The backends that may get one.
     pub backends: BTreeSet<SocketAddr>,
-    /// Some backends see an address of the node in place of the client's.
-    pub is_masqueraded: bool,
+    /// Those of them that see an address of the node in place of the client's.
+    pub masqueraded: BTreeSet<SocketAddr>,
+    /// How a client's backend is chosen.
+    pub affinity: Affinity,
 }
 
 /// The kind of a [`Verdict`].
@@ -60,12 +62,18 @@ pub enum VerdictKind {
 }
 
 impl FlowEnd {
-    fn of(trace: &Trace) -> Self {
-        let end = |verdict| Self {
+    /// An end without backends.
+    pub const fn without_backends(verdict: VerdictKind) -> Self {
+        Self {
             verdict,
             backends: BTreeSet::new(),
-            is_masqueraded: false,
-        };
+            masqueraded: BTreeSet::new(),
+            affinity: Affinity::None,
+        }
+    }
+
+    /// The end of a traced connection.
+    pub fn of(trace: &Trace) -> Self {
         match &trace.verdict {
             Verdict::Backends(delivery) => Self {
                 verdict: VerdictKind::Served,
@@ -74,15 +82,18 @@ impl FlowEnd {
                     .iter()
                     .map(Candidate::endpoint)
                     .collect(),
-                is_masqueraded: delivery
+                masqueraded: delivery
                     .candidates
                     .iter()
-                    .any(|candidate| delivery.is_hidden_from(candidate)),
+                    .filter(|candidate| delivery.is_hidden_from(candidate))
+                    .map(Candidate::endpoint)
+                    .collect(),
+                affinity: delivery.affinity,
             },
-            Verdict::Rejected(_) => end(VerdictKind::Rejected),
-            Verdict::Dropped(_) => end(VerdictKind::Dropped),
-            Verdict::Routed => end(VerdictKind::Routed),
-            Verdict::Egress | Verdict::Untouched => end(VerdictKind::NoService),
+            Verdict::Rejected(_) => Self::without_backends(VerdictKind::Rejected),
+            Verdict::Dropped(_) => Self::without_backends(VerdictKind::Dropped),
+            Verdict::Routed => Self::without_backends(VerdictKind::Routed),
+            Verdict::Egress | Verdict::Untouched => Self::without_backends(VerdictKind::NoService),
         }
     }
 }
@@ -139,7 +150,7 @@ fn changes_at(
         Frontend::Address { protocol, .. } | Frontend::NodePort { protocol, .. } => protocol,
     };
     let mut by_change: BTreeMap<(FlowEnd, FlowEnd), BTreeSet<Client>> = BTreeMap::new();
-    for from in clients(&new.node, to.is_ipv4()) {
+    for from in client_examples(&new.node, to.is_ipv4()) {
         let Ok(flow) = Flow::new(from, to, protocol) else {
             continue;
         };
@@ -161,8 +172,8 @@ fn changes_at(
     by_change.into_iter().map(change).collect()
 }
 
-/// A client of each class that the node knows.
-fn clients(node: &NodeFacts, is_ipv4: bool) -> Vec<IpAddr> {
+/// An address of a client of each class that the node knows.
+pub fn client_examples(node: &NodeFacts, is_ipv4: bool) -> Vec<IpAddr> {
     let of_family = |address: &IpAddr| address.is_ipv4() == is_ipv4;
     let pod = node
         .pod_cidrs

@@ -28,7 +28,7 @@ pub use change::{ChangeSet, InterfaceChange, ServiceChange, Snapshot};
 pub use contiv_service::{Balance, ContivService, ServicePort, TrafficPolicy};
 pub use failover::FailoverMode;
 pub use families::Families;
-pub use flow_changes::{FlowChange, FlowEnd, VerdictKind, flow_changes};
+pub use flow_changes::{FlowChange, FlowEnd, VerdictKind, client_examples, flow_changes};
 pub use frontend::{Frontend, Protocol};
 pub use id::{EndpointSliceId, InterfaceName, NodeName, PodId, ServiceId};
 pub use interface_pattern::InterfacePattern;

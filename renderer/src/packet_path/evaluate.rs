@@ -8,7 +8,7 @@ use super::{
     registers::{Answer, Bits, Registers},
     ruleset::{
         Data, Expression, Limit, LookupTarget, MarkTransfer, Register, Rule, Ruleset, SetRef,
-        Verdict, XtTarget,
+        Verdict, XtMatch, XtTarget,
     },
     state::{PacketState, Tracking},
     xt_match,
@@ -431,6 +431,17 @@ impl Evaluator<'_, '_> {
                 len,
                 size,
             } => Some((*to, registers.read(*from, *len).swapped(*size))),
+            Expression::Random {
+                modulus,
+                offset,
+                to,
+            } => Some((
+                *to,
+                match self.sources.lookups.choose(*modulus) {
+                    Some(choice) => Bits::known(&offset.wrapping_add(choice).to_ne_bytes()),
+                    None => Bits::unknown(4, "numgen"),
+                },
+            )),
             Expression::Unknown { name, to } => {
                 let Some((to, len)) = to else {
                     return Ok(Step::Unknown(name.clone()));
@@ -491,10 +502,24 @@ impl Evaluator<'_, '_> {
             Expression::Dynset {
                 is_inverted: true, ..
             } => Step::NoMatch,
-            Expression::Dynset { limits, .. } => within(limits),
+            Expression::Dynset { set, limits, .. } => {
+                if let Some(set) = self.sources.ruleset.set_beside(position.chain, set) {
+                    self.sources.lookups.on_update(set);
+                }
+                within(limits)
+            }
             Expression::Limit(limit) => within(&[*limit]),
             Expression::Match(condition) => {
-                xt_match::matches(condition, state, self.sources.network)?.into()
+                let lookups = &mut *self.sources.lookups;
+                let looked_up = match condition {
+                    XtMatch::Random => lookups.choose(2).map(|choice| choice == 0),
+                    XtMatch::Recent(list) => lookups.is_recent(list),
+                    _ => None,
+                };
+                match looked_up {
+                    Some(is_so) => Answer::from(is_so).into(),
+                    None => xt_match::matches(condition, state, self.sources.network)?.into(),
+                }
             }
             Expression::Target(target) => self.target(target, state)?,
             Expression::Verdict(Verdict::Queue { is_bypassed: true }) => {

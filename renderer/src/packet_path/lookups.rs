@@ -6,7 +6,7 @@ use contiv_model::InterfaceName;
 
 use super::{
     PathError,
-    ruleset::{Data, Limit, SetRef},
+    ruleset::{Data, Limit, RecentList, SetRef},
 };
 
 /// The greatest number of elements that are looked at if the key is unknown.
@@ -35,6 +35,19 @@ pub(super) trait RuleLookups {
 
     /// The first address of an interface, of a family.
     fn interface_address(&mut self, name: &InterfaceName, is_v4: bool) -> Option<IpAddr>;
+
+    /// Decides a random choice among so many, as one of them; none if it stays unknown.
+    fn choose(&mut self, _count: u32) -> Option<u32> {
+        None
+    }
+
+    /// A rule adds the client to this set.
+    fn on_update(&mut self, _set: SetRef<'_>) {}
+
+    /// Whether the match `recent` of iptables finds the client in one of its lists; none if that stays unknown.
+    fn is_recent(&mut self, _list: &RecentList) -> Option<bool> {
+        None
+    }
 }
 
 /// An element of a set.

@@ -135,7 +135,7 @@ impl KernelLookups {
 }
 
 /// An element; none if it has expired, or is the end of an interval.
-fn decode_element(element: Attributes<'_>) -> Result<Option<SetElement>, PathError> {
+pub(super) fn decode_element(element: Attributes<'_>) -> Result<Option<SetElement>, PathError> {
     let is_expired = element
         .get(elem::EXPIRATION)
         .is_some_and(|left| left.iter().all(|byte| *byte == 0) && !left.is_empty());

@@ -105,6 +105,9 @@ pub(super) fn matches(
         XtMatch::Owner if !state.is_sent_here => Answer::No,
         XtMatch::Owner => Answer::Unknown("match owner of iptables".to_owned()),
         XtMatch::Never => Answer::No,
+        // Answered by what is looked up.
+        XtMatch::Random => Answer::Unknown("match statistic of iptables".to_owned()),
+        XtMatch::Recent(_) => Answer::Unknown("match recent of iptables".to_owned()),
         XtMatch::Unknown(name) => Answer::Unknown(format!("match {name} of iptables")),
     })
 }

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, io::Write, sync::Arc};
 use anyhow::Context;
 use clap::Args;
 use contiv_model::{
-    FlowChange, FlowEnd, Frontend, Snapshot, VerdictKind, flow_changes, trace::Client,
+    FlowChange, FlowEnd, Frontend, Snapshot, VerdictKind, flow_changes,
+    trace::{Affinity, Client},
 };
 use contiv_proto::key;
 use contiv_store::{Entry, Store, manifest::ParsedManifests};
@@ -203,8 +204,15 @@ fn end(end: &FlowEnd) -> String {
             if more > 0 {
                 parts.push(format!("{more} more"));
             }
-            if end.is_masqueraded {
-                parts.push("masqueraded".to_owned());
+            match end.masqueraded.len() {
+                0 => {}
+                count if count == end.backends.len() => parts.push("masqueraded".to_owned()),
+                count => parts.push(format!("{count} masqueraded")),
+            }
+            match end.affinity {
+                Affinity::None => {}
+                Affinity::Timeout { seconds } => parts.push(format!("affinity {seconds} s")),
+                Affinity::ClientAddress => parts.push("affinity by address".to_owned()),
             }
             parts.join(", ")
         }

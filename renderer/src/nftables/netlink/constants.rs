@@ -190,6 +190,8 @@ pub(crate) mod verdict {
     pub(crate) const ACCEPT: i32 = 1;
     pub(crate) const JUMP: i32 = -3;
     pub(crate) const GOTO: i32 = -4;
+    /// The type of the data of maps to verdicts.
+    pub(crate) const DATA_TYPE: u32 = 0xffff_ff00;
 }
 
 /// Attributes of the expressions, one group per expression.

@@ -215,7 +215,7 @@ impl KernelSet {
         let value =
             data.map(
                 |data| match (data_type, data.nested(data::VERDICT), data.get(data::VALUE)) {
-                    (VERDICT, Some(verdict), _) => verdict_text(verdict),
+                    (verdict::DATA_TYPE, Some(verdict), _) => verdict_text(verdict),
                     (_, _, Some(value)) => datum::text(data_type, value, value).0,
                     _ => "?".to_owned(),
                 },
@@ -226,9 +226,6 @@ impl KernelSet {
             .insert((slot, value.unwrap_or_default()));
     }
 }
-
-/// The data type of verdicts: `NFT_DATA_VERDICT`.
-const VERDICT: u32 = 0xffff_ff00;
 
 fn verdict_text(attributes: Attributes<'_>) -> String {
     let code = attributes

@@ -132,7 +132,14 @@ pub(in crate::packet_path) enum Expression {
         set: String,
         key: Register,
     },
+    /// A random number below `modulus`, plus `offset`.
+    Random {
+        modulus: u32,
+        offset: u32,
+        to: Register,
+    },
     Dynset {
+        set: String,
         is_inverted: bool,
         limits: Vec<Limit>,
     },
@@ -206,6 +213,7 @@ impl Expression {
             "byteorder" => byteorder(attributes),
             "lookup" => lookup(attributes),
             "objref" => object_reference(attributes),
+            "numgen" => random(attributes),
             "dynset" => Some(dynset(attributes)),
             "ct" => conntrack(attributes),
             "fib" => fib(attributes),
@@ -244,7 +252,6 @@ fn divert(name: &'static str, is_for_tcp_only: bool) -> Expression {
 fn unknown(name: &str, attributes: Attributes<'_>) -> Expression {
     let place = |attribute, len| register(attributes, attribute).map(|to| (to, len));
     let to = match name {
-        "numgen" => place(expr::NUMGEN_DREG, 4),
         "hash" => place(expr::HASH_DREG, 4),
         "rt" | "osf" | "xfrm" => place(1, LONGEST_UNKNOWN),
         "tunnel" | "socket" => place(2, LONGEST_UNKNOWN),
@@ -418,6 +425,14 @@ fn lookup(attributes: Attributes<'_>) -> Option<Expression> {
     })
 }
 
+fn random(attributes: Attributes<'_>) -> Option<Expression> {
+    Some(Expression::Random {
+        modulus: attributes.u32(expr::NUMGEN_MODULUS)?.max(1),
+        offset: attributes.u32(expr::NUMGEN_OFFSET).unwrap_or_default(),
+        to: register(attributes, expr::NUMGEN_DREG)?,
+    })
+}
+
 fn object_reference(attributes: Attributes<'_>) -> Option<Expression> {
     if let Some(name) = attributes.text(expr::OBJREF_IMM_NAME) {
         return Some(Expression::Object {
@@ -458,7 +473,9 @@ pub(in crate::packet_path) fn limits_of_element(element: Attributes<'_>) -> Vec<
 
 fn dynset(attributes: Attributes<'_>) -> Expression {
     let flags = attributes.u32(expr::DYNSET_FLAGS).unwrap_or_default();
+    let set = attributes.text(expr::DYNSET_SET_NAME).unwrap_or_default();
     Expression::Dynset {
+        set: set.to_owned(),
         is_inverted: flags & expr::DYNSET_FLAG_INV != 0,
         limits: limits_of(attributes, expr::DYNSET_EXPR, expr::DYNSET_EXPRESSIONS),
     }

@@ -10,15 +10,18 @@ mod xt;
 
 use std::{collections::BTreeMap, ops::Range};
 
-pub(super) use self::expression::{Data, Verdict};
+pub(super) use self::{
+    expression::{Data, Verdict},
+    read::legacy_tables,
+};
 pub(super) use self::{
     expression::{
         Expression, Limit, LookupTarget, REGISTER_BYTES, Register, RegisterRange, decode_data,
         limits_of_element,
     },
     xt::{
-        AddressTypes, ConntrackMatch, MarkMatch, MarkTransfer, NatRange, PortChoice, XtMatch,
-        XtTarget, address_like, conntrack_flag,
+        AddressTypes, ConntrackMatch, MarkMatch, MarkTransfer, NatRange, PortChoice, RecentList,
+        XtMatch, XtTarget, address_like, conntrack_flag,
     },
 };
 use super::{ChainRef, Hook, RuleRef};
@@ -34,6 +37,8 @@ use crate::nftables::netlink::{
 pub struct Ruleset {
     tables: Vec<Table>,
     chains: Vec<Chain>,
+    /// The numbers of the base chains.
+    bases: Vec<usize>,
     /// The number of each chain, by its table and its name.
     chain_numbers: BTreeMap<(usize, String), usize>,
     /// The expressions and user data of all rules.
@@ -60,10 +65,16 @@ struct Table {
 
 /// What is to be known of a set to look something up.
 #[derive(Debug, Clone, Copy)]
-struct SetShape {
+pub(super) struct SetShape {
     key_len: usize,
     /// The type of the objects, of a map to objects.
     object: Option<u32>,
+    /// Its flags.
+    pub(super) flags: u32,
+    /// The milliseconds after which an element expires; 0 if it does not.
+    pub(super) timeout: u64,
+    /// It is a map to verdicts.
+    pub(super) has_verdicts: bool,
 }
 
 /// A chain.
@@ -138,9 +149,8 @@ impl Ruleset {
                 || device.is_some_and(|device| base.devices.iter().any(|name| name == device));
             base.hook == hook && is_of_family && is_of_device
         };
-        let numbers: Vec<usize> = (0..self.chains.len()).collect();
         // Of base chains with the same priority the kernel calls the one first that was added last.
-        let mut chains: Vec<usize> = numbers.iter().rev().filter(passes).copied().collect();
+        let mut chains: Vec<usize> = self.bases.iter().rev().filter(passes).copied().collect();
         chains.sort_by_key(|chain| self.base(*chain).map(|base| base.priority));
         chains
     }
@@ -175,6 +185,11 @@ impl Ruleset {
         self.chain_numbers.get(&(table, name.to_owned())).copied()
     }
 
+    /// Whether the table of a chain is of the family ip.
+    pub(super) fn is_of_v4(&self, chain: usize) -> bool {
+        self.tables[self.chains[chain].table].family == NFPROTO_IPV4
+    }
+
     /// The set of this name in the table of a chain.
     pub(super) fn set_beside<'a>(&'a self, chain: usize, name: &'a str) -> Option<SetRef<'a>> {
         let table = &self.tables[self.chains[chain].table];
@@ -195,6 +210,35 @@ impl Ruleset {
     pub(super) fn limit_beside(&self, chain: usize, kind: u32, name: &str) -> Option<Limit> {
         let limits = &self.tables[self.chains[chain].table].limits;
         limits.get(&(kind, name.to_owned())).copied()
+    }
+
+    /// All sets, with their shapes.
+    pub(super) fn sets(&self) -> impl Iterator<Item = (SetRef<'_>, SetShape)> {
+        self.tables.iter().flat_map(|table| {
+            table.sets.iter().map(|(name, shape)| {
+                let set = SetRef {
+                    family: table.family,
+                    table: &table.name,
+                    set: name,
+                    key_len: shape.key_len,
+                };
+                (set, *shape)
+            })
+        })
+    }
+
+    /// The families and names of the tables.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (u8, &str)> {
+        self.tables.iter().map(|table| (table.family, &*table.name))
+    }
+
+    /// The chains with this name: their numbers, and the families of their tables.
+    pub(super) fn chains_named(&self, name: &str) -> impl Iterator<Item = (u8, usize)> {
+        let chain = |(number, table): (usize, &Table)| {
+            let chain = self.chain_numbers.get(&(number, name.to_owned()))?;
+            Some((table.family, *chain))
+        };
+        self.tables.iter().enumerate().filter_map(chain)
     }
 
     /// The expressions of a rule.
@@ -238,7 +282,7 @@ impl Ruleset {
     }
 
     /// The comment of a rule, as nft or as iptables stores it.
-    fn comment(&self, rule: &Rule) -> String {
+    pub(super) fn comment(&self, rule: &Rule) -> String {
         let userdata = self.bytes.get(rule.userdata.clone()).unwrap_or_default();
         let of_nft = user_data(userdata)
             .find(|(kind, _)| *kind == rule::USERDATA_COMMENT)
@@ -257,10 +301,13 @@ impl Ruleset {
 
     /// Base chains of bridges, of tables with rules: whether one of these may stop a packet.
     pub(super) fn bridge_chains(&self) -> impl Iterator<Item = (usize, bool)> {
-        let is_of_bridge = |(_, chain): &(usize, &Chain)| {
-            chain.base.is_some() && self.tables[chain.table].family == NFPROTO_BRIDGE
-        };
-        let chains = self.chains.iter().enumerate().filter(is_of_bridge);
+        let is_of_bridge =
+            |(_, chain): &(usize, &Chain)| self.tables[chain.table].family == NFPROTO_BRIDGE;
+        let chains = self
+            .bases
+            .iter()
+            .map(|number| (*number, &self.chains[*number]));
+        let chains = chains.filter(is_of_bridge);
         let with_rules = chains.filter(|(_, chain)| {
             let mut of_table = self.chains_of(chain.table);
             of_table.any(|chain| !chain.rules.is_empty())
@@ -297,7 +344,7 @@ impl Ruleset {
 }
 
 /// The parts of the user data of a rule: one byte for the kind, one for the length.
-fn user_data(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+pub(super) fn user_data(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let [kind, len] = *bytes.first_chunk()?;
         let text = bytes.get(2..2 + usize::from(len))?;

@@ -11,7 +11,7 @@ use crate::{
         ATTEMPTS_TABLE, FAILOVER_TABLE, TABLE,
         netlink::constants::{
             NFPROTO_BRIDGE, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_NETDEV, chain, expr,
-            msg, object, rule, set, table,
+            msg, object, rule, set, table, verdict,
         },
     },
     packet_path::PathError,
@@ -32,14 +32,26 @@ impl Ruleset {
     /// # Errors
     /// When the kernel refuses, or its tables change too often.
     pub(crate) fn read(socket: &mut Socket) -> Result<Self, PathError> {
+        let mut ruleset = Self::read_tables(socket, |_, _| true)?;
+        ruleset.legacy = legacy_tables();
+        Ok(ruleset)
+    }
+
+    /// Reads only the nftables tables that `keeps` names by family and name.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(in crate::packet_path) fn read_tables(
+        socket: &mut Socket,
+        keeps: impl Fn(u8, &str) -> bool,
+    ) -> Result<Self, PathError> {
         let failed =
             |error: NetlinkError| PathError(error.with_advice("read the tables").to_string());
         for _ in 0..READ_ATTEMPTS {
             let generation = socket.generation().map_err(failed)?;
-            let mut ruleset = read_tables(socket).map_err(failed)?;
+            let mut ruleset = read_tables(socket, &keeps).map_err(failed)?;
             if socket.generation().map_err(failed)? == generation {
                 ruleset.generation = generation;
-                ruleset.legacy = legacy_tables();
                 return Ok(ruleset);
             }
         }
@@ -49,7 +61,8 @@ impl Ruleset {
     }
 }
 
-fn legacy_tables() -> Vec<(&'static str, String)> {
+/// Families of iptables-legacy that have tables, with their names.
+pub(in crate::packet_path) fn legacy_tables() -> Vec<(&'static str, String)> {
     let names = LEGACY_TABLES.into_iter().filter_map(|(family, path)| {
         // Without its module there is no such file.
         let names = fs::read_to_string(path).ok()?;
@@ -62,11 +75,19 @@ fn legacy_tables() -> Vec<(&'static str, String)> {
 /// The tables that are read, by family and name.
 type TableNumbers = BTreeMap<(u8, String), usize>;
 
-fn read_tables(socket: &mut Socket) -> Result<Ruleset, NetlinkError> {
+fn read_tables(
+    socket: &mut Socket,
+    keeps: &impl Fn(u8, &str) -> bool,
+) -> Result<Ruleset, NetlinkError> {
     let mut ruleset = Ruleset::default();
     let mut numbers = TableNumbers::new();
     socket.pass_families(msg::GETTABLE, |family, object| {
-        ruleset.add_table(&mut numbers, family, object);
+        if object
+            .text(table::NAME)
+            .is_some_and(|name| keeps(family, name))
+        {
+            ruleset.add_table(&mut numbers, family, object);
+        }
     })?;
     if numbers.is_empty() {
         return Ok(ruleset);
@@ -135,12 +156,15 @@ impl Ruleset {
             return;
         };
         if let Some(table) = numbers.get(&(family, table.to_owned())) {
+            let base = base(family, object);
+            self.bases
+                .extend(base.is_some().then_some(self.chains.len()));
             self.chain_numbers
                 .insert((*table, name.to_owned()), self.chains.len());
             self.chains.push(Chain {
                 table: *table,
                 name: name.to_owned(),
-                base: base(family, object),
+                base,
                 rules: Vec::new(),
             });
         }
@@ -155,6 +179,12 @@ impl Ruleset {
             let shape = SetShape {
                 key_len: key_len as usize,
                 object: object.u32(set::OBJ_TYPE),
+                flags: object.u32(set::FLAGS).unwrap_or_default(),
+                timeout: object
+                    .get(set::TIMEOUT)
+                    .and_then(|timeout| timeout.try_into().ok())
+                    .map_or(0, u64::from_be_bytes),
+                has_verdicts: object.u32(set::DATA_TYPE) == Some(verdict::DATA_TYPE),
             };
             self.tables[*table].sets.insert(name.to_owned(), shape);
         }

@@ -159,6 +159,9 @@ impl Ruleset {
         let shape = SetShape {
             key_len,
             object: None,
+            flags: 0,
+            timeout: 0,
+            has_verdicts: false,
         };
         if let Some(table) = self.tables.last_mut() {
             table.sets.insert(name.to_owned(), shape);
@@ -200,6 +203,7 @@ impl Ruleset {
     ) -> Self {
         let name = format!("{hook}{priority}");
         let mut with_chain = self.with_chain(&name, rules);
+        with_chain.bases.push(with_chain.chains.len() - 1);
         if let Some(chain) = with_chain.chains.last_mut() {
             chain.base = Some(Base {
                 kind,

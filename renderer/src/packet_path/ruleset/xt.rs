@@ -126,6 +126,16 @@ pub(in crate::packet_path) enum PortChoice {
     Either,
 }
 
+/// A list of clients, and what the match `recent` does with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::packet_path) struct RecentList {
+    pub(in crate::packet_path) name: String,
+    /// It adds the client; else it looks for it.
+    pub(in crate::packet_path) adds: bool,
+    /// Only clients of so many seconds are found.
+    pub(in crate::packet_path) seconds: u32,
+}
+
 /// A match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::packet_path) enum XtMatch {
@@ -164,6 +174,10 @@ pub(in crate::packet_path) enum XtMatch {
         has_mark: bool,
         is_inverted: bool,
     },
+    /// The match `statistic` with a probability: some packets.
+    Random,
+    /// The match `recent`, for sources.
+    Recent(RecentList),
     /// Only packets with a socket of this node, which `owner` looks at.
     Owner,
     /// Never true for packets of connections.
@@ -192,6 +206,8 @@ impl XtMatch {
             ("iprange", 1) => address_ranges(fields),
             ("pkttype", 0) => packet_type(fields),
             ("rpfilter", 0) => reverse_path(fields),
+            ("statistic", 0) => statistic(fields),
+            ("recent", 0 | 1) => recent(fields),
             ("owner", _) => Some(Self::Owner),
             ("icmp" | "icmp6" | "esp" | "ah" | "dccp" | "ipcomp", _) => Some(Self::Never),
             _ => None,
@@ -361,6 +377,30 @@ fn reverse_path(fields: Fields<'_>) -> Option<XtMatch> {
         accepts_local: has(2),
         is_inverted: has(3),
     })
+}
+
+/// Every n-th packet cannot be evaluated.
+fn statistic(fields: Fields<'_>) -> Option<XtMatch> {
+    const RANDOM: u16 = 0;
+    (fields.u16(0)? == RANDOM).then_some(XtMatch::Random)
+}
+
+/// A list of sources without a count of packets; others cannot be evaluated.
+fn recent(fields: Fields<'_>) -> Option<XtMatch> {
+    const CHECK: u8 = 1 << 0;
+    const SET: u8 = 1 << 1;
+    const UPDATE: u8 = 1 << 2;
+    const NAME: usize = 10;
+    const SIDE: usize = 210;
+    let (seconds, hits) = (fields.u32(0)?, fields.u32(4)?);
+    let (mode, inverted) = (fields.u8(8)?, fields.u8(9)?);
+    let is_simple = hits == 0 && inverted == 0 && mode & (CHECK | SET | UPDATE) != 0;
+    (is_simple && fields.u8(SIDE)? == 0).then_some(())?;
+    Some(XtMatch::Recent(RecentList {
+        name: Fields(fields.0.get(NAME..SIDE)?).text()?,
+        adds: mode & SET != 0,
+        seconds,
+    }))
 }
 
 fn packet_type(fields: Fields<'_>) -> Option<XtMatch> {

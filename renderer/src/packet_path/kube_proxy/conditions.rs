@@ -1,0 +1,147 @@
+//! The addresses and ports that a rule compares.
+
+use std::net::IpAddr;
+
+use contiv_model::Protocol;
+
+use super::sets::{StoredSets, address};
+use crate::{
+    nftables::netlink::constants::expr,
+    packet_path::ruleset::{Expression, Rule, Ruleset, Verdict, XtMatch},
+};
+
+/// What a rule compares.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    /// The ranges of sources, with both ends included, whether they match or all others do.
+    pub(super) sources: Vec<(IpAddr, IpAddr)>,
+    /// The destination, if it is a single one.
+    pub(super) destination: Option<IpAddr>,
+    pub(super) protocol: Option<Protocol>,
+    /// The destination port, if it is a single one.
+    pub(super) port: Option<u16>,
+    /// The chain where it leads.
+    pub(super) chain: Option<String>,
+}
+
+/// A field in the register that was loaded last.
+#[derive(Debug, Clone)]
+enum Field {
+    Source { mask: Option<Vec<u8>> },
+    Destination { mask: Option<Vec<u8>> },
+    Protocol,
+    Port,
+    Other,
+}
+
+/// The transport protocol of a number.
+pub(super) const fn protocol(number: u8) -> Option<Protocol> {
+    match number {
+        6 => Some(Protocol::Tcp),
+        17 => Some(Protocol::Udp),
+        132 => Some(Protocol::Sctp),
+        _ => None,
+    }
+}
+
+impl Conditions {
+    /// Those of a rule in a chain.
+    pub(super) fn of(ruleset: &Ruleset, sets: &StoredSets, chain: usize, rule: &Rule) -> Self {
+        let is_v4 = ruleset.is_of_v4(chain);
+        let mut conditions = Self::default();
+        let mut field = Field::Other;
+        for expression in ruleset.expressions(rule) {
+            match &expression {
+                Expression::Payload { base, offset, .. } => {
+                    field = payload(*base, *offset, is_v4);
+                }
+                Expression::Meta { key, .. } => {
+                    field = if *key == expr::META_L4PROTO {
+                        Field::Protocol
+                    } else {
+                        Field::Other
+                    };
+                }
+                Expression::Bitwise { mask, .. } => match &mut field {
+                    Field::Source { mask: of_field } | Field::Destination { mask: of_field } => {
+                        *of_field = Some(mask.clone());
+                    }
+                    _ => {}
+                },
+                Expression::Compare {
+                    operator, value, ..
+                } => conditions.compare(&field, *operator, value, is_v4),
+                Expression::Range { low, high, .. } => {
+                    if let (Field::Source { .. }, Some(low), Some(high)) =
+                        (&field, address(low), address(high))
+                    {
+                        conditions.sources.push((low, high));
+                    }
+                }
+                Expression::Lookup { set, .. } => {
+                    let set = ruleset.set_beside(chain, set).and_then(|set| sets.get(set));
+                    if let (Field::Source { .. }, Some(set)) = (&field, set) {
+                        conditions.sources.extend(set.addresses());
+                    }
+                }
+                Expression::Match(XtMatch::Ports { destination, .. })
+                    if destination.low == destination.high && !destination.is_inverted =>
+                {
+                    conditions.port = Some(destination.low);
+                }
+                Expression::Verdict(Verdict::Jump(chain) | Verdict::Goto(chain)) => {
+                    conditions.chain = Some(chain.clone());
+                }
+                _ => {}
+            }
+        }
+        conditions
+    }
+
+    fn compare(&mut self, field: &Field, operator: u32, value: &[u8], is_v4: bool) {
+        let range = |mask: &Option<Vec<u8>>| {
+            let len = if is_v4 { 4 } else { 16 };
+            let mut mask = mask.clone().unwrap_or_else(|| vec![u8::MAX; value.len()]);
+            let mut low = value.to_vec();
+            low.resize(len, 0);
+            mask.resize(len, 0);
+            let high: Vec<u8> = low
+                .iter()
+                .zip(&mask)
+                .map(|(byte, mask)| byte | !mask)
+                .collect();
+            address(&low).zip(address(&high))
+        };
+        match field {
+            Field::Source { mask } => self.sources.extend(range(mask)),
+            _ if operator != expr::CMP_EQ => {}
+            Field::Destination { mask } => {
+                let single = range(mask).filter(|(low, high)| low == high);
+                self.destination = single.map(|(address, _)| address);
+            }
+            Field::Protocol => self.protocol = value.first().copied().and_then(protocol),
+            Field::Port => {
+                let port = value.try_into().ok().map(u16::from_be_bytes);
+                self.port = port;
+            }
+            Field::Other => {}
+        }
+    }
+}
+
+/// The field at a place of a header.
+const fn payload(base: u32, offset: usize, is_v4: bool) -> Field {
+    let (source, destination, protocol) = if is_v4 { (12, 16, 9) } else { (8, 24, 6) };
+    if base == expr::PAYLOAD_NETWORK_HEADER {
+        if offset == source {
+            return Field::Source { mask: None };
+        } else if offset == destination {
+            return Field::Destination { mask: None };
+        } else if offset == protocol {
+            return Field::Protocol;
+        }
+    } else if base == expr::PAYLOAD_TRANSPORT_HEADER && offset == 2 {
+        return Field::Port;
+    }
+    Field::Other
+}

@@ -1,0 +1,388 @@
+//! What kube-proxy's rules on this node do with connections to services: in its mode nftables, and in its mode iptables if the program
+//! iptables is that of nftables.
+//!
+//! The rules are evaluated, not recognised, so that other versions than those known are right too: a random choice is followed in each
+//! way. By their names are found only the tables, the addresses that answer on node ports, the ranges of sources, and in mode iptables the
+//! chains in which the addresses of services stand. Layouts: `pkg/proxy/nftables/proxier.go`, `pkg/proxy/iptables/proxier.go`.
+
+mod conditions;
+mod outcomes;
+mod sets;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
+
+use contiv_model::{
+    FlowEnd, Frontend, InterfaceName, NodeFacts, ServiceId, VerdictKind,
+    trace::{Affinity, Client, Flow},
+};
+
+use self::{
+    conditions::{Conditions, protocol},
+    outcomes::{NodeNetwork, Outcome, UPLINK},
+    sets::{StoredElement, StoredSets, address},
+};
+use super::{
+    OwnVerdict, Packet, PathError, StopKind, Walk, WalkEnd, WalkStep, follow,
+    ruleset::{Data, Ruleset, Verdict, legacy_tables},
+};
+use crate::{
+    linux::Linux,
+    netlink::{NetlinkError, Socket},
+    nftables::netlink::constants::{NFPROTO_IPV4, NFPROTO_IPV6, set},
+};
+
+/// The table of kube-proxy in mode nftables, in the families ip and ip6.
+const TABLE: &str = "kube-proxy";
+/// The set of the addresses that answer on node ports; without it all addresses of the node do.
+const NODE_PORT_ADDRESSES: &str = "nodeport-ips";
+/// The beginning of the chains that check sources.
+const FIREWALL_CHAINS: &str = "firewall-";
+/// The tables that kube-proxy uses in mode iptables.
+const IPTABLES: [&str; 3] = ["nat", "filter", "mangle"];
+/// The chains of mode iptables whose rules name addresses and ports of services.
+const IPTABLES_SERVICES: [&str; 4] = [
+    "KUBE-SERVICES",
+    "KUBE-NODEPORTS",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-PROXY-FIREWALL",
+];
+/// The chain whose presence tells mode iptables.
+const IPTABLES_MAIN: &str = IPTABLES_SERVICES[0];
+/// The beginning of the chains that check sources.
+const IPTABLES_FIREWALL_CHAINS: &str = "KUBE-FW-";
+/// How often everything is read again if it changes meanwhile.
+const READ_ATTEMPTS: usize = 5;
+/// How many ways are followed through the rules for one connection.
+const MAX_OUTCOMES: usize = 20_000;
+/// A port of clients; no rule of kube-proxy depends on it.
+const CLIENT_PORT: u16 = 40_000;
+
+/// The rules of kube-proxy on this node.
+#[derive(Debug)]
+pub struct KubeProxy {
+    ruleset: Ruleset,
+    sets: StoredSets,
+    mode: &'static str,
+    frontends: BTreeMap<Frontend, ProxyFrontend>,
+    /// The addresses that answer on node ports.
+    node_port_addresses: BTreeSet<IpAddr>,
+    /// The families in which all addresses of the node do: whether they are IPv4.
+    open_families: BTreeSet<bool>,
+}
+
+/// A frontend that kube-proxy's rules name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProxyFrontend {
+    /// The service, if a rule or an element says so.
+    pub service: Option<ServiceId>,
+    /// The ranges of sources that rules for it compare, with both ends included.
+    pub source_ranges: Vec<(IpAddr, IpAddr)>,
+}
+
+impl KubeProxy {
+    /// Reads the rules in the network namespace of the calling thread. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// When there are none; when the kernel refuses, or its rules change too often.
+    pub fn read() -> Result<Self, PathError> {
+        let mut socket = Socket::open(&Linux::shared()).map_err(|error| failed(&error))?;
+        let is_ip = |family| [NFPROTO_IPV4, NFPROTO_IPV6].contains(&family);
+        let of_nftables = |family, name: &str| is_ip(family) && name == TABLE;
+        let of_iptables = |family, name: &str| is_ip(family) && IPTABLES.contains(&name);
+        for _ in 0..READ_ATTEMPTS {
+            let mut ruleset = Ruleset::read_tables(&mut socket, of_nftables)?;
+            let is_iptables = ruleset.tables().next().is_none();
+            if is_iptables {
+                ruleset = Ruleset::read_tables(&mut socket, of_iptables)?;
+                if ruleset.chains_named(IPTABLES_MAIN).next().is_none() {
+                    return Err(absence());
+                }
+            }
+            let sets = StoredSets::read(&mut socket, &ruleset);
+            // A set may be gone before it is read.
+            let generation = socket.generation().map_err(|error| failed(&error))?;
+            if generation == ruleset.generation {
+                let sets = sets.map_err(|error| failed(&error))?;
+                return Ok(Self::new(ruleset, sets, is_iptables));
+            }
+        }
+        Err(PathError(
+            "kube-proxy's rules change constantly; try again".to_owned(),
+        ))
+    }
+
+    fn new(ruleset: Ruleset, sets: StoredSets, is_iptables: bool) -> Self {
+        let mut proxy = Self {
+            ruleset: Ruleset::default(),
+            sets: StoredSets::default(),
+            mode: if is_iptables { "iptables" } else { "nftables" },
+            frontends: BTreeMap::new(),
+            node_port_addresses: BTreeSet::new(),
+            open_families: BTreeSet::new(),
+        };
+        if is_iptables {
+            proxy.add_chains(&ruleset, &sets);
+        } else {
+            proxy.add_maps(&ruleset, &sets);
+        }
+        Self {
+            ruleset,
+            sets,
+            ..proxy
+        }
+    }
+
+    /// Its mode: "nftables" or "iptables".
+    pub const fn mode(&self) -> &'static str {
+        self.mode
+    }
+
+    /// The frontends that its rules name.
+    pub const fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend> {
+        &self.frontends
+    }
+
+    /// The addresses that may answer on node ports.
+    pub fn node_port_addresses(&self, node: &NodeFacts) -> BTreeSet<IpAddr> {
+        let is_open = |own: &&IpAddr| {
+            let is_link_local = match own {
+                IpAddr::V4(own) => own.is_link_local(),
+                IpAddr::V6(own) => own.is_unicast_link_local(),
+            };
+            self.open_families.contains(&own.is_ipv4()) && !own.is_loopback() && !is_link_local
+        };
+        let own = node.local_ips.iter().chain(&node.node_ips).filter(is_open);
+        own.chain(&self.node_port_addresses).copied().collect()
+    }
+
+    /// How a new connection ends by the rules, for a client whose earlier connections are forgotten. Several ends depend on chance.
+    ///
+    /// # Errors
+    /// When rules have a condition that cannot be evaluated.
+    pub fn ends(&self, flow: &Flow, node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError> {
+        let is_sent_here = Client::of(flow, node) == Client::Node;
+        let input = || flow.interface().cloned();
+        let packet = Packet {
+            protocol: flow.protocol(),
+            source: SocketAddr::new(flow.from(), CLIENT_PORT),
+            destination: SocketAddr::new(flow.to(), flow.port()),
+            input: (!is_sent_here).then(|| input().unwrap_or_else(|| InterfaceName::new(UPLINK))),
+        };
+        let mut found: BTreeMap<(VerdictKind, Affinity), FlowEnd> = BTreeMap::new();
+        let mut outcome = Outcome::new(&self.sets);
+        for _ in 0..MAX_OUTCOMES {
+            let mut network = NodeNetwork(node);
+            let own = OwnVerdict::Untouched;
+            let walk = follow::walk_first(&self.ruleset, &packet, own, &mut network, &mut outcome)?;
+            if let Some(doubt) = walk.doubts.iter().find(|doubt| doubt.is_harmful) {
+                return Err(PathError(format!("{}: {}", doubt.rule, doubt.condition)));
+            }
+            let (verdict, backend) = verdict_of(&walk, packet.destination)?;
+            let affinity = match outcome.affinity() {
+                Some(seconds) if backend.is_some() => Affinity::Timeout { seconds },
+                _ => Affinity::None,
+            };
+            let end = found.entry((verdict, affinity)).or_insert_with(|| FlowEnd {
+                affinity,
+                ..FlowEnd::without_backends(verdict)
+            });
+            let changes_source = |step: &WalkStep| matches!(step, WalkStep::SourceChanged { .. });
+            // What this node sends to itself has one of its addresses in any case.
+            let is_masqueraded = walk.steps.iter().any(changes_source);
+            let hidden =
+                backend.filter(|backend| is_masqueraded && !node.is_local_address(backend.ip()));
+            end.backends.extend(backend);
+            end.masqueraded.extend(hidden);
+            if !outcome.advance() {
+                return Ok(found.into_values().collect());
+            }
+        }
+        Err(PathError(format!(
+            "the rules have more than {MAX_OUTCOMES} ways for one connection"
+        )))
+    }
+
+    /// The frontends of mode nftables: the keys of maps to verdicts.
+    fn add_maps(&mut self, ruleset: &Ruleset, sets: &StoredSets) {
+        for (family, _) in ruleset.tables() {
+            self.open_families.insert(family == NFPROTO_IPV4);
+        }
+        for (set_ref, shape) in ruleset.sets() {
+            let Some(stored) = sets.get(set_ref) else {
+                continue;
+            };
+            if set_ref.set == NODE_PORT_ADDRESSES {
+                let listed = stored.addresses().into_iter().map(|(address, _)| address);
+                self.node_port_addresses.extend(listed);
+                self.open_families.remove(&(set_ref.family == NFPROTO_IPV4));
+            }
+            if !shape.has_verdicts || shape.flags & set::FLAG_ANONYMOUS != 0 {
+                continue;
+            }
+            for (key, element) in stored.elements() {
+                let Some(frontend) = frontend_of(key) else {
+                    continue;
+                };
+                let known = self.frontends.entry(frontend).or_default();
+                let chain = chain_of(element);
+                let service = chain.and_then(service_of_chain);
+                let service = service.or_else(|| service_of_comment(&element.comment));
+                known.service = known.service.take().or(service);
+                let firewall = chain.filter(|chain| chain.starts_with(FIREWALL_CHAINS));
+                let chains = firewall
+                    .into_iter()
+                    .flat_map(|name| ruleset.chains_named(name));
+                for (_, chain) in chains.filter(|(family, _)| *family == set_ref.family) {
+                    known.add_sources(ruleset, sets, chain);
+                }
+            }
+        }
+    }
+
+    /// The frontends of mode iptables: what rules of its chains compare.
+    fn add_chains(&mut self, ruleset: &Ruleset, sets: &StoredSets) {
+        for name in IPTABLES_SERVICES {
+            for (family, chain) in ruleset.chains_named(name) {
+                self.open_families.insert(family == NFPROTO_IPV4);
+                for rule in ruleset.rules(chain) {
+                    let conditions = Conditions::of(ruleset, sets, chain, rule);
+                    let (Some(protocol), Some(port)) = (conditions.protocol, conditions.port)
+                    else {
+                        continue;
+                    };
+                    let frontend = match conditions.destination {
+                        Some(address) => Frontend::Address {
+                            address,
+                            protocol,
+                            port,
+                        },
+                        None => Frontend::NodePort { protocol, port },
+                    };
+                    let known = self.frontends.entry(frontend).or_default();
+                    let service = service_of_comment(&ruleset.comment(rule));
+                    known.service = known.service.take().or(service);
+                    let firewall = conditions.chain;
+                    let firewall =
+                        firewall.filter(|chain| chain.starts_with(IPTABLES_FIREWALL_CHAINS));
+                    let chains = firewall.iter().flat_map(|name| ruleset.chains_named(name));
+                    for (_, chain) in chains.filter(|(of_chain, _)| *of_chain == family) {
+                        known.add_sources(ruleset, sets, chain);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl ProxyFrontend {
+    /// Adds the sources that the rules of a chain compare.
+    fn add_sources(&mut self, ruleset: &Ruleset, sets: &StoredSets, chain: usize) {
+        for rule in ruleset.rules(chain) {
+            let conditions = Conditions::of(ruleset, sets, chain, rule);
+            self.source_ranges.extend(conditions.sources);
+        }
+    }
+}
+
+fn failed(error: &NetlinkError) -> PathError {
+    PathError(error.with_advice("read the tables").to_string())
+}
+
+/// Says what was looked for, and what may be there.
+fn absence() -> PathError {
+    let legacy: Vec<String> = legacy_tables()
+        .into_iter()
+        .map(|(family, names)| format!("{family} {names}"))
+        .collect();
+    let unread = if legacy.is_empty() {
+        String::new()
+    } else {
+        format!(
+            ". The tables {} of iptables-legacy cannot be read: if kube-proxy's are among them, compare on a node where it runs in mode \
+             nftables, or with an iptables of nftables",
+            legacy.join(", ")
+        )
+    };
+    PathError(format!(
+        "kube-proxy has no rules on this node: there is neither a table ip kube-proxy nor ip6 kube-proxy (its mode nftables), nor a \
+         chain {IPTABLES_MAIN} (its mode iptables){unread}"
+    ))
+}
+
+/// The verdict on a packet that went this way, with the backend.
+fn verdict_of(
+    walk: &Walk,
+    destination: SocketAddr,
+) -> Result<(VerdictKind, Option<SocketAddr>), PathError> {
+    Ok(match &walk.end {
+        WalkEnd::Local {
+            destination: to, ..
+        }
+        | WalkEnd::Sent {
+            destination: to, ..
+        } => {
+            if *to == destination {
+                (VerdictKind::NoService, None)
+            } else {
+                (VerdictKind::Served, Some(*to))
+            }
+        }
+        WalkEnd::Stopped {
+            kind: StopKind::Drops,
+            ..
+        } => (VerdictKind::Dropped, None),
+        WalkEnd::Stopped {
+            kind: StopKind::Rejects,
+            ..
+        } => (VerdictKind::Rejected, None),
+        WalkEnd::Stopped { by, .. } => {
+            return Err(PathError(format!("{by} passes it to another program")));
+        }
+        WalkEnd::OwnTable | WalkEnd::NotRouted(_) => {
+            return Err(PathError("it has no route".to_owned()));
+        }
+    })
+}
+
+/// The frontend of a key: address, protocol and port, or protocol and port. Each field has a multiple of four bytes.
+fn frontend_of(key: &[u8]) -> Option<Frontend> {
+    const FIELD: usize = 4;
+    let (to, rest) = key.split_at_checked(key.len().checked_sub(2 * FIELD)?)?;
+    let protocol = protocol(*rest.first()?)?;
+    let port = u16::from_be_bytes(rest.get(FIELD..FIELD + 2)?.try_into().ok()?);
+    if to.is_empty() {
+        return Some(Frontend::NodePort { protocol, port });
+    }
+    Some(Frontend::Address {
+        address: address(to)?,
+        protocol,
+        port,
+    })
+}
+
+fn chain_of(element: &StoredElement) -> Option<&str> {
+    match &element.element.data {
+        Data::Verdict(Verdict::Goto(chain) | Verdict::Jump(chain)) => Some(chain),
+        _ => None,
+    }
+}
+
+/// The service in the name of a chain, as in "service-ULMVA6XW-ns1/svc1/tcp/p80".
+fn service_of_chain(chain: &str) -> Option<ServiceId> {
+    let (_, rest) = chain.split_once('-')?;
+    let (_, name) = rest.split_once('-')?;
+    let mut parts = name.split('/');
+    Some(ServiceId::new(parts.next()?, parts.next()?))
+}
+
+/// The service in a comment, as in "ns1/svc1:p80 cluster IP", or "ns1/svc1".
+fn service_of_comment(comment: &str) -> Option<ServiceId> {
+    let word = comment.split_whitespace().next()?;
+    let name = word.split(':').next()?;
+    let (namespace, name) = name.split_once('/')?;
+    let is_name = !namespace.is_empty() && !name.is_empty();
+    is_name.then(|| ServiceId::new(namespace, name))
+}

@@ -1,0 +1,199 @@
+//! The elements of all sets of some tables, in memory: so that very many packets are followed quickly.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::Bound,
+};
+
+use crate::{
+    netlink::{NetlinkError, Socket},
+    nftables::netlink::{
+        constants::{data, elem, msg, rule, set},
+        set_elements, write_set_request,
+    },
+    packet_path::{
+        PathError,
+        lookups::SetElement,
+        path_inspector::decode_element,
+        ruleset::{Ruleset, SetRef, user_data},
+    },
+};
+
+/// The elements of sets.
+#[derive(Debug, Default)]
+pub(super) struct StoredSets {
+    /// By family, table and name.
+    tables: BTreeMap<u8, BTreeMap<String, BTreeMap<String, StoredSet>>>,
+}
+
+/// The elements of a set.
+#[derive(Debug, Default)]
+pub(super) struct StoredSet {
+    /// Of a set of intervals the starts with the element, and the ends, which are excluded, with none.
+    elements: BTreeMap<Vec<u8>, Option<StoredElement>>,
+    /// The element that is found if no other is.
+    catch_all: Option<SetElement>,
+    is_interval: bool,
+    /// Rules fill it. It is taken as empty, as for a client that was never here.
+    is_dynamic: bool,
+    /// The seconds after which an element expires; 0 if it does not.
+    pub(super) timeout: u32,
+    /// Why it cannot be read.
+    problem: Option<String>,
+}
+
+/// An element.
+#[derive(Debug, Clone)]
+pub(super) struct StoredElement {
+    pub(super) element: SetElement,
+    /// As nft stores it; empty without one.
+    pub(super) comment: String,
+}
+
+impl StoredSets {
+    /// Reads all sets of the tables of a ruleset.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(super) fn read(socket: &mut Socket, ruleset: &Ruleset) -> Result<Self, NetlinkError> {
+        let mut all = Self::default();
+        for (set, shape) in ruleset.sets() {
+            let mut stored = StoredSet {
+                is_interval: shape.flags & set::FLAG_INTERVAL != 0,
+                is_dynamic: shape.flags & set::FLAG_EVAL != 0,
+                timeout: u32::try_from(shape.timeout / 1000).unwrap_or(u32::MAX),
+                ..StoredSet::default()
+            };
+            if !stored.is_dynamic {
+                stored.read(socket, set)?;
+            }
+            all.insert(set, stored);
+        }
+        Ok(all)
+    }
+
+    fn insert(&mut self, set: SetRef<'_>, stored: StoredSet) {
+        let of_family = self.tables.entry(set.family).or_default();
+        let of_table = of_family.entry(set.table.to_owned()).or_default();
+        of_table.insert(set.set.to_owned(), stored);
+    }
+
+    /// The elements of a set.
+    pub(super) fn get(&self, set: SetRef<'_>) -> Option<&StoredSet> {
+        self.tables.get(&set.family)?.get(set.table)?.get(set.set)
+    }
+}
+
+impl StoredSet {
+    fn read(&mut self, socket: &mut Socket, set: SetRef<'_>) -> Result<(), NetlinkError> {
+        let fill = |message: &mut crate::netlink::Writer<'_>| {
+            write_set_request(message, set.table, set.set);
+        };
+        socket.pass_family(msg::GETSETELEM, set.family, fill, |message| {
+            for element in set_elements(message) {
+                if let Err(problem) = self.add(element) {
+                    self.problem.get_or_insert(problem.0);
+                }
+            }
+        })
+    }
+
+    fn add(&mut self, element: crate::netlink::Attributes<'_>) -> Result<(), PathError> {
+        let flags = element.u32(elem::FLAGS).unwrap_or_default();
+        let decoded = decode_element(element)?;
+        if flags & elem::FLAG_CATCHALL != 0 {
+            self.catch_all = decoded;
+            return Ok(());
+        }
+        if element.get(elem::KEY_END).is_some() {
+            return Err(PathError("it has ranges of several fields".to_owned()));
+        }
+        let key = element
+            .nested(elem::KEY)
+            .and_then(|key| key.get(data::VALUE))
+            .ok_or_else(|| PathError("an element has no key".to_owned()))?
+            .to_vec();
+        let userdata = element.get(elem::USERDATA).unwrap_or_default();
+        let comment = user_data(userdata)
+            .find(|(kind, _)| *kind == rule::USERDATA_COMMENT)
+            .and_then(|(_, text)| text.split(|byte| *byte == 0).next())
+            .map_or_else(String::new, |text| {
+                String::from_utf8_lossy(text).into_owned()
+            });
+        match decoded {
+            Some(element) => {
+                self.elements
+                    .insert(key, Some(StoredElement { element, comment }));
+            }
+            // An interval may begin where another one ends.
+            None if flags & elem::FLAG_INTERVAL_END != 0 => {
+                self.elements.entry(key).or_insert(None);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The element for a key.
+    ///
+    /// # Errors
+    /// When the set could not be read.
+    pub(super) fn find(&self, key: &[u8]) -> Result<Option<&SetElement>, PathError> {
+        if let Some(problem) = &self.problem {
+            return Err(PathError(problem.clone()));
+        }
+        let found = if self.is_interval {
+            let up_to = (Bound::Unbounded, Bound::Included(key));
+            let before = self.elements.range::<[u8], _>(up_to).next_back();
+            before.and_then(|(_, element)| element.as_ref())
+        } else {
+            self.elements.get(key).and_then(Option::as_ref)
+        };
+        Ok(found
+            .map(|stored| &stored.element)
+            .or(self.catch_all.as_ref()))
+    }
+
+    /// All elements with their keys, or the starts of their intervals.
+    pub(super) fn elements(&self) -> impl Iterator<Item = (&[u8], &StoredElement)> {
+        let all = self.elements.iter();
+        all.filter_map(|(key, element)| Some((key.as_slice(), element.as_ref()?)))
+    }
+
+    /// The addresses that are its keys, as ranges with both ends included.
+    pub(super) fn addresses(&self) -> Vec<(IpAddr, IpAddr)> {
+        let mut keys = self.elements.iter().peekable();
+        let mut found = Vec::new();
+        while let Some((key, element)) = keys.next() {
+            let next = keys.peek().map(|(next, _)| next.as_slice());
+            let (Some(first), true) = (address(key), element.is_some()) else {
+                continue;
+            };
+            let last = match next {
+                _ if !self.is_interval => Some(first),
+                Some(next) => address(next).and_then(before),
+                None => address(&vec![u8::MAX; key.len()]),
+            };
+            found.extend(last.map(|last| (first, last)));
+        }
+        found
+    }
+}
+
+/// The address in the bytes of a key.
+pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(bytes) = <[u8; 4]>::try_from(bytes) {
+        return Some(IpAddr::V4(Ipv4Addr::from(bytes)));
+    }
+    let bytes = <[u8; 16]>::try_from(bytes).ok()?;
+    Some(IpAddr::V6(Ipv6Addr::from(bytes)))
+}
+
+/// The address before another one.
+fn before(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => IpAddr::V4(address.to_bits().checked_sub(1)?.into()),
+        IpAddr::V6(address) => IpAddr::V6(address.to_bits().checked_sub(1)?.into()),
+    })
+}
