@@ -182,8 +182,8 @@ fn item(change: &FlowChange) -> Result<Item, serde_json::Error> {
                 service.to_string().into(),
                 format!("{to}/{protocol}{kind}").into(),
                 from.join(",").into(),
-                end(old).into(),
-                Cell::styled(end(new), style),
+                end_text(old).into(),
+                Cell::styled(end_text(new), style),
             ],
             Vec::new(),
         ),
@@ -191,7 +191,7 @@ fn item(change: &FlowChange) -> Result<Item, serde_json::Error> {
 }
 
 /// As in "10.244.2.1:80, 10.244.2.2:80, masqueraded".
-fn end(end: &FlowEnd) -> String {
+pub(in crate::cli) fn end_text(end: &FlowEnd) -> String {
     match end.verdict {
         VerdictKind::Served => {
             let more = end.backends.len().saturating_sub(NAMED_BACKENDS);

@@ -81,6 +81,10 @@ impl VerifyTarget {
         &self,
         terminal: &mut Terminal,
     ) -> anyhow::Result<(Option<Source<'_>>, bool)> {
+        if matches!(self.store, Some(VerifiedStore::OfAgent)) {
+            let error = "--store needs the URL of a store to compare it with kube-proxy's rules";
+            return Err(UsageError(error.to_owned()).into());
+        }
         let has_input = !self.files.is_empty() || self.store.is_some();
         self.settings.check(&self.agent, has_input)?;
         if !has_input {

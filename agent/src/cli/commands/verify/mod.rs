@@ -1,11 +1,12 @@
 //! `contiv verify`
 
 mod desired;
+mod kube_proxy;
 mod stored;
 
 use std::{collections::BTreeSet, io::Write, thread, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use contiv_renderer::{
     Confirmation, Drift, Verifier, nftables::TableVerifier, route::RouteVerifier,
 };
@@ -34,6 +35,10 @@ const COMPARISON_INTERVAL: Duration = Duration::from_millis(300);
 ///
 /// With --store and no URL: compare the agent's objects with its store instead, at one revision.
 ///
+/// With --against kube-proxy: compare what contiv would do with what kube-proxy's rules on this node do, before they are exchanged.
+/// New connections to every frontend of either, from pods, from the node and from elsewhere: verdict, backends, masquerade, affinity.
+/// With --store and --node-name it needs no agent.
+///
 /// Asks the agent for its services, reads the whole table (and the routes, if the agent programs any) back from the kernel of
 /// this machine, and changes nothing. Needs root; --nft needs the program nft. Exit codes: 0 equal; 1 different, or unknown; 2
 /// wrong usage.
@@ -50,8 +55,19 @@ pub(crate) struct Verify {
     #[arg(long)]
     nft: bool,
 
+    /// Compare with the rules of another proxy on this node, and not with contiv's own
+    #[arg(long, value_enum, value_name = "PROXY", conflicts_with = "nft")]
+    against: Option<OtherProxy>,
+
     #[command(flatten)]
     target: VerifyTarget,
+}
+
+/// A proxy whose rules can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OtherProxy {
+    /// Kubernetes' own, in its mode nftables, or in its mode iptables with an iptables of nftables
+    KubeProxy,
 }
 
 /// The result for one dataplane.
@@ -65,6 +81,9 @@ struct DataplaneReport {
 
 impl Verify {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        if let Some(OtherProxy::KubeProxy) = self.against {
+            return kube_proxy::run(&self.target, self.output, &self.table, terminal);
+        }
         if let Some(comparison) = self.target.store_comparison()? {
             return comparison.run(&self.output, &self.table, terminal);
         }

@@ -1,0 +1,520 @@
+//! Compares what contiv and kube-proxy do with new connections, for every frontend that one of them has.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use contiv_model::{
+    ContivService, FlowEnd, Frontend, InterfaceName, NodeFacts, Protocol, ServiceId, Snapshot,
+    Trace, VerdictKind, client_examples,
+    parallel::in_shares,
+    trace::{Affinity, Client, DropReason, Flow, Verdict, trace},
+};
+use contiv_renderer::packet_path::{KubeProxy, PathError, ProxyFrontend};
+use serde::{Serialize, Serializer};
+
+/// So many frontends are worth a thread.
+const FRONTENDS_OF_THREAD: usize = 200;
+
+/// The rules of kube-proxy.
+pub(super) trait ProxyRules: Sync {
+    /// The frontends that they name.
+    fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend>;
+    /// The addresses that may answer on node ports.
+    fn node_port_addresses(&self, node: &NodeFacts) -> BTreeSet<IpAddr>;
+    /// How a new connection ends.
+    fn ends(&self, flow: &Flow, node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError>;
+}
+
+impl ProxyRules for KubeProxy {
+    fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend> {
+        self.frontends()
+    }
+
+    fn node_port_addresses(&self, node: &NodeFacts) -> BTreeSet<IpAddr> {
+        self.node_port_addresses(node)
+    }
+
+    fn ends(&self, flow: &Flow, node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError> {
+        self.ends(flow, node)
+    }
+}
+
+/// The result.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Comparison {
+    /// The number of compared frontends; each address of node ports counts.
+    pub(super) frontends: usize,
+    /// The number of compared connections: frontends by clients.
+    pub(super) connections: usize,
+    /// What a user who goes over to contiv may not expect.
+    pub(super) differences: BTreeSet<Difference>,
+    /// Differences that a setting of contiv, or what it documents, explains.
+    pub(super) intended: BTreeSet<Difference>,
+    /// What cannot be compared.
+    pub(super) unknown: BTreeSet<Unknown>,
+}
+
+/// Connections that end differently.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Difference {
+    /// The service that has the frontend, in contiv or else in kube-proxy.
+    pub(super) service: Option<ServiceId>,
+    /// The frontend, which says whether it is a node port.
+    pub(super) frontend: Frontend,
+    /// The address and port.
+    pub(super) to: SocketAddr,
+    /// The clients.
+    pub(super) clients: BTreeSet<ComparedClient>,
+    /// In short.
+    pub(super) difference: String,
+    /// Why it is intended; empty if it is not.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) reason: String,
+    /// How they end by kube-proxy; several ends depend on chance.
+    pub(super) kube_proxy: BTreeSet<FlowEnd>,
+    /// How they end by contiv.
+    pub(super) contiv: FlowEnd,
+}
+
+/// Connections whose end by kube-proxy's rules is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Unknown {
+    /// The service, as in [`Difference`].
+    pub(super) service: Option<ServiceId>,
+    /// The frontend.
+    pub(super) frontend: Frontend,
+    /// The address and port.
+    pub(super) to: SocketAddr,
+    /// Why.
+    pub(super) reason: String,
+}
+
+/// A client whose connections are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ComparedClient {
+    /// One of a kind.
+    Kind(Client),
+    /// A backend on this node that connects to its own service.
+    Backend(IpAddr),
+    /// An address at the end of a range of sources, or beside it.
+    Source(IpAddr),
+}
+
+impl fmt::Display for ComparedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(Client::LocalPod) => f.write_str("pods"),
+            Self::Kind(Client::Node) => f.write_str("node"),
+            Self::Kind(Client::External) => f.write_str("others"),
+            Self::Backend(_) => f.write_str("itself"),
+            Self::Source(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+impl Serialize for ComparedClient {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// An address and port of a frontend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Destination {
+    frontend: Frontend,
+    to: SocketAddr,
+    protocol: Protocol,
+}
+
+/// The services that may concern a destination.
+#[derive(Debug, Default)]
+struct ServiceIndex<'a> {
+    by_frontend: BTreeMap<Frontend, Vec<&'a Arc<ContivService>>>,
+    by_cluster_ip: BTreeMap<IpAddr, Vec<&'a Arc<ContivService>>>,
+}
+
+/// Compares all frontends.
+pub(super) fn compare(snapshot: &Snapshot, rules: &impl ProxyRules) -> Comparison {
+    let index = ServiceIndex::new(snapshot);
+    let destinations: Vec<Destination> =
+        destinations(&index, snapshot, rules).into_iter().collect();
+    let parts = in_shares(&destinations, FRONTENDS_OF_THREAD, |part| {
+        let mut comparison = Comparison::default();
+        // Only the services of one destination: a trace looks at all that it is given.
+        let mut few = Snapshot {
+            services: BTreeMap::new(),
+            ..snapshot.clone()
+        };
+        for destination in part {
+            few.services = index.services_at(destination);
+            comparison.compare_at(*destination, &few, rules);
+        }
+        comparison
+    });
+    let mut all = Comparison::default();
+    for part in parts {
+        all.frontends += part.frontends;
+        all.connections += part.connections;
+        all.differences.extend(part.differences);
+        all.intended.extend(part.intended);
+        all.unknown.extend(part.unknown);
+    }
+    all
+}
+
+impl<'a> ServiceIndex<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let mut index = Self::default();
+        for service in snapshot.services.values() {
+            for frontend in service.frontends() {
+                index.by_frontend.entry(frontend).or_default().push(service);
+            }
+            for address in service.cluster_ips.iter() {
+                index
+                    .by_cluster_ip
+                    .entry(*address)
+                    .or_default()
+                    .push(service);
+            }
+        }
+        index
+    }
+
+    /// Those of a frontend, those with a node port there, and those with the address as cluster IP, which refuse other ports.
+    fn services_at(&self, destination: &Destination) -> BTreeMap<ServiceId, Arc<ContivService>> {
+        let Destination { to, protocol, .. } = *destination;
+        let at_address = Frontend::Address {
+            address: to.ip(),
+            protocol,
+            port: to.port(),
+        };
+        let at_node = Frontend::NodePort {
+            protocol,
+            port: to.port(),
+        };
+        let found = [at_address, at_node]
+            .into_iter()
+            .filter_map(|frontend| self.by_frontend.get(&frontend))
+            .chain(self.by_cluster_ip.get(&to.ip()));
+        found
+            .flatten()
+            .map(|service| (service.id.clone(), Arc::clone(service)))
+            .collect()
+    }
+}
+
+fn destinations(
+    index: &ServiceIndex<'_>,
+    snapshot: &Snapshot,
+    rules: &impl ProxyRules,
+) -> BTreeSet<Destination> {
+    let mut node_addresses = rules.node_port_addresses(&snapshot.node);
+    node_addresses.extend(snapshot.node.node_port_ips());
+    let mut found = BTreeSet::new();
+    for frontend in index.by_frontend.keys().chain(rules.frontends().keys()) {
+        match *frontend {
+            Frontend::Address {
+                address,
+                protocol,
+                port,
+            } => {
+                found.insert(Destination {
+                    frontend: *frontend,
+                    to: SocketAddr::new(address, port),
+                    protocol,
+                });
+            }
+            Frontend::NodePort { protocol, port } => {
+                found.extend(node_addresses.iter().map(|address| Destination {
+                    frontend: *frontend,
+                    to: SocketAddr::new(*address, port),
+                    protocol,
+                }));
+            }
+        }
+    }
+    found
+}
+
+impl Comparison {
+    fn compare_at(
+        &mut self,
+        destination: Destination,
+        services: &Snapshot,
+        rules: &impl ProxyRules,
+    ) {
+        let Destination { frontend, to, .. } = destination;
+        self.frontends += 1;
+        let known = rules.frontends().get(&frontend);
+        let mut service = None;
+        let mut by_ends: BTreeMap<_, BTreeSet<ComparedClient>> = BTreeMap::new();
+        for (client, flow) in flows(destination, services, known) {
+            self.connections += 1;
+            let traced = trace(services, &flow);
+            let of_contiv = traced.matched_port.as_ref().map(|port| &port.service);
+            let of_proxy = known.and_then(|known| known.service.as_ref());
+            service = service.or_else(|| of_contiv.or(of_proxy).cloned());
+            let kube_proxy = match rules.ends(&flow, &services.node) {
+                Ok(ends) => ends,
+                Err(error) => {
+                    self.unknown.insert(Unknown {
+                        service: service.clone(),
+                        frontend,
+                        to,
+                        reason: error.to_string(),
+                    });
+                    continue;
+                }
+            };
+            let contiv = FlowEnd::of(&traced);
+            if kube_proxy == BTreeSet::from([contiv.clone()]) {
+                continue;
+            }
+            let reason = reason(&traced, &contiv, &kube_proxy, destination, services);
+            let clients = by_ends.entry((kube_proxy, contiv, reason)).or_default();
+            clients.insert(client);
+        }
+        for ((kube_proxy, contiv, reason), clients) in by_ends {
+            let difference = Difference {
+                service: service.clone(),
+                frontend,
+                to,
+                clients,
+                difference: describe(&kube_proxy, &contiv),
+                reason,
+                kube_proxy,
+                contiv,
+            };
+            if difference.reason.is_empty() {
+                self.differences.insert(difference);
+            } else {
+                self.intended.insert(difference);
+            }
+        }
+    }
+
+    /// What is in both: what differs twice is no change in progress.
+    pub(super) fn confirmed_by(mut self, second: Self) -> Self {
+        self.differences = &self.differences & &second.differences;
+        self.intended = second.intended;
+        self.unknown = &self.unknown & &second.unknown;
+        self
+    }
+
+    pub(super) fn is_equal(&self) -> bool {
+        self.differences.is_empty() && self.unknown.is_empty()
+    }
+}
+
+/// The connections to a destination that are compared, each with its client.
+fn flows(
+    destination: Destination,
+    services: &Snapshot,
+    known: Option<&ProxyFrontend>,
+) -> Vec<(ComparedClient, Flow)> {
+    let Destination { to, protocol, .. } = destination;
+    let node = &services.node;
+    let flow = |from| Flow::new(from, to, protocol).ok();
+    let examples = client_examples(node, to.is_ipv4());
+    let kind = |from: &IpAddr| {
+        let flow = flow(*from)?;
+        Some((ComparedClient::Kind(Client::of(&flow, node)), flow))
+    };
+    let mut found: Vec<(ComparedClient, Flow)> = examples.iter().filter_map(kind).collect();
+    // Where pods are known by their interfaces, their addresses say nothing.
+    if let (Some(pattern), Some(from)) = (node.pod_interfaces.first(), examples.last()) {
+        let name = if pattern.is_prefix() {
+            format!("{}0", pattern.stem())
+        } else {
+            pattern.stem().to_owned()
+        };
+        let by_interface = flow(*from).map(|flow| flow.by_interface(InterfaceName::new(name)));
+        found.extend(by_interface.map(|flow| (ComparedClient::Kind(Client::LocalPod), flow)));
+    }
+    let backends = services.services.values().flat_map(|it| &it.ports);
+    let own_backend = backends
+        .flat_map(|port| &port.backends)
+        .filter(|backend| backend.local && !node.is_local_address(backend.address))
+        .find_map(|backend| {
+            let flow = flow(backend.address)?;
+            Some((ComparedClient::Backend(backend.address), flow))
+        });
+    found.extend(own_backend);
+    let restricting = services.services.values().filter(|service| {
+        service.load_balancer_ips.contains(&to.ip()) || service.source_ranges_on_node_ports
+    });
+    let of_contiv = restricting
+        .flat_map(|service| &service.source_ranges)
+        .map(|range| (range.network(), range.broadcast()));
+    let of_proxy = known
+        .into_iter()
+        .flat_map(|known| known.source_ranges.iter().copied());
+    // Two sets of ranges differ at the beginning of one of their ranges, or after its end, if they differ at all.
+    let sources: BTreeSet<IpAddr> = of_contiv
+        .chain(of_proxy)
+        .flat_map(|(first, last)| [Some(first), after(last)])
+        .flatten()
+        .filter(|source| !source.is_unspecified() && !source.is_multicast())
+        .collect();
+    let source = |source| Some((ComparedClient::Source(source), flow(source)?));
+    found.extend(sources.into_iter().filter_map(source));
+    found
+}
+
+/// The address after another one.
+fn after(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => IpAddr::V4(address.to_bits().checked_add(1)?.into()),
+        IpAddr::V6(address) => IpAddr::V6(address.to_bits().checked_add(1)?.into()),
+    })
+}
+
+/// Why connections end differently on purpose; empty if nothing explains all of it.
+fn reason(
+    traced: &Trace,
+    contiv: &FlowEnd,
+    kube_proxy: &BTreeSet<FlowEnd>,
+    destination: Destination,
+    services: &Snapshot,
+) -> String {
+    let Destination { frontend, to, .. } = destination;
+    let is_alone = |kind| kube_proxy.len() == 1 && kube_proxy.iter().all(|end| end.verdict == kind);
+    let is_node_port = matches!(frontend, Frontend::NodePort { .. });
+    let holder = traced.matched_port.as_ref().map(|port| &port.service);
+    let holder = holder.and_then(|holder| services.services.get(holder));
+    if contiv.verdict == VerdictKind::Routed {
+        return "routes lead to its backends (renderer route)".to_owned();
+    }
+    if !traced.lost.is_empty() {
+        return "several services claim it: the older one gets it".to_owned();
+    }
+    if is_node_port
+        && matches!(
+            traced.verdict,
+            Verdict::Dropped(DropReason::SourceRanges(_))
+        )
+    {
+        return "source-ranges-on-node-ports".to_owned();
+    }
+    if is_alone(VerdictKind::NoService) {
+        if is_node_port && services.node.other_node_ips.contains(&to.ip()) {
+            return "node-port-addresses = \"cluster\"".to_owned();
+        }
+        if is_node_port && to.ip().is_loopback() {
+            return "node-ports-on-loopback".to_owned();
+        }
+        if holder.is_some_and(|service| service.cluster_ips.is_empty()) {
+            return "the service has no cluster IP".to_owned();
+        }
+    }
+    let Verdict::Backends(delivery) = &traced.verdict else {
+        return String::new();
+    };
+    // What contiv's own features change is taken back, one after the other, until both are equal.
+    let mut end = contiv.clone();
+    let mut reasons = Vec::new();
+    if contiv.affinity == Affinity::ClientAddress
+        && let Some(other) = kube_proxy.first()
+    {
+        end.affinity = other.affinity;
+        reasons.push("the annotation of the service chooses by client address");
+    }
+    if !delivery.failing.is_empty() {
+        end.backends.extend(&delivery.failing);
+        if !end.masqueraded.is_empty() {
+            end.masqueraded.extend(&delivery.failing);
+        }
+        reasons.push("backends do not answer this node (failover)");
+    }
+    if delivery.candidates.iter().any(|candidate| candidate.egress)
+        && !delivery.masquerade.is_hidden()
+    {
+        let hidden = delivery.candidates.iter().filter(|it| !it.stays);
+        let hidden = hidden.filter(|candidate| candidate.hairpin);
+        end.masqueraded = hidden.map(|candidate| candidate.endpoint()).collect();
+        reasons.push("masquerade-egress");
+    }
+    if *kube_proxy == BTreeSet::from([end]) {
+        reasons.join("; ")
+    } else {
+        String::new()
+    }
+}
+
+/// A difference in a few words.
+fn describe(kube_proxy: &BTreeSet<FlowEnd>, contiv: &FlowEnd) -> String {
+    let [only] = &kube_proxy.iter().collect::<Vec<_>>()[..] else {
+        let kinds: Vec<&str> = kube_proxy.iter().map(|end| verb(end.verdict)).collect();
+        return format!(
+            "kube-proxy {} by chance, contiv {}",
+            kinds.join(" or "),
+            verb(contiv.verdict)
+        );
+    };
+    match (only.verdict, contiv.verdict) {
+        (VerdictKind::Served, VerdictKind::Served) => describe_backends(only, contiv),
+        (VerdictKind::NoService, _) => format!("only contiv {} it", verb(contiv.verdict)),
+        (_, VerdictKind::NoService) => format!("only kube-proxy {} it", verb(only.verdict)),
+        (one, other) => format!("kube-proxy {}, contiv {}", verb(one), verb(other)),
+    }
+}
+
+const fn verb(verdict: VerdictKind) -> &'static str {
+    match verdict {
+        VerdictKind::Served => "serves",
+        VerdictKind::Rejected => "rejects",
+        VerdictKind::Dropped => "drops",
+        VerdictKind::Routed => "routes",
+        VerdictKind::NoService => "ignores",
+    }
+}
+
+fn describe_backends(kube_proxy: &FlowEnd, contiv: &FlowEnd) -> String {
+    let mut parts = Vec::new();
+    for (name, own, other) in [
+        ("kube-proxy", kube_proxy, contiv),
+        ("contiv", contiv, kube_proxy),
+    ] {
+        let missing: Vec<&SocketAddr> = other.backends.difference(&own.backends).collect();
+        match &missing[..] {
+            [] => {}
+            [one] => parts.push(format!("{name} lacks {one}")),
+            [one, more @ ..] => parts.push(format!("{name} lacks {one} and {} more", more.len())),
+        }
+    }
+    let both: BTreeSet<SocketAddr> = &kube_proxy.backends & &contiv.backends;
+    let hidden = [kube_proxy, contiv].map(|end| &end.masqueraded & &both);
+    if hidden[0] != hidden[1] {
+        let is_none = hidden.each_ref().map(BTreeSet::is_empty);
+        parts.push(match is_none {
+            [false, true] => "only kube-proxy masquerades".to_owned(),
+            [true, false] => "only contiv masquerades".to_owned(),
+            _ => format!(
+                "kube-proxy masquerades to {} of {}, contiv to {}",
+                hidden[0].len(),
+                both.len(),
+                hidden[1].len()
+            ),
+        });
+    }
+    if kube_proxy.affinity != contiv.affinity {
+        let [one, other] = [kube_proxy, contiv].map(|end| affinity(end.affinity));
+        parts.push(format!("affinity: kube-proxy {one}, contiv {other}"));
+    }
+    parts.join("; ")
+}
+
+fn affinity(affinity: Affinity) -> String {
+    match affinity {
+        Affinity::None => "none".to_owned(),
+        Affinity::Timeout { seconds } => format!("{seconds} s"),
+        Affinity::ClientAddress => "by address".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! `contiv verify --against kube-proxy`
+
+mod compare;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use contiv_model::{Frontend, ServiceId};
+use contiv_renderer::packet_path::KubeProxy;
+use serde::Serialize;
+use serde_json::Value;
+
+use self::compare::{Comparison, Difference, Unknown, compare};
+use super::desired::{DesiredStateSource, VerifyTarget};
+use crate::cli::{
+    Outcome, Terminal,
+    commands::diff::end_text,
+    output::{
+        color::TextStyle,
+        listing::{Item, Listing, Output},
+        table::Cell,
+        table_options::TableOptions,
+        watch::width,
+    },
+};
+
+/// kube-proxy writes its rules at most once in its minimum period, a second by default.
+const CONFIRMATION_INTERVAL: Duration = Duration::from_millis(1200);
+/// The same difference of more services than these is one line of the table.
+const NAMED_SERVICES: usize = 10;
+
+/// The result as JSON.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// The mode of kube-proxy.
+    mode: &'static str,
+    /// The number of contiv's services.
+    services: usize,
+    /// How long it took to read the rules and to compare them.
+    seconds: f64,
+    #[serde(flatten)]
+    comparison: Comparison,
+}
+
+/// Compares the source's services with kube-proxy's rules on this node.
+pub(super) fn run(
+    target: &VerifyTarget,
+    output: Output,
+    options: &TableOptions,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Outcome> {
+    // Without rules nothing else needs to be asked.
+    let first = KubeProxy::read().context("verify --against kube-proxy")?;
+    let (source, is_good) = target.open(terminal)?;
+    let Some(mut source) = source else {
+        return Ok(Outcome::PartialFailure);
+    };
+    let mut report = compare_once(&first, &mut source)?;
+    if !report.comparison.is_equal() {
+        thread::sleep(CONFIRMATION_INTERVAL);
+        let started = Instant::now();
+        let second = KubeProxy::read()?;
+        let confirmation = compare_once(&second, &mut source)?.comparison;
+        report.seconds = started.elapsed().as_secs_f64();
+        report.comparison = report.comparison.confirmed_by(confirmation);
+    }
+    let is_equal = report.comparison.is_equal();
+    print(report, output, options, terminal)?;
+    Ok(Outcome::success_if(is_good && is_equal))
+}
+
+fn compare_once(proxy: &KubeProxy, source: &mut impl DesiredStateSource) -> anyhow::Result<Report> {
+    let snapshot = source.snapshot()?;
+    let started = Instant::now();
+    let comparison = compare(&snapshot, proxy);
+    Ok(Report {
+        mode: proxy.mode(),
+        services: snapshot.services.len(),
+        seconds: started.elapsed().as_secs_f64(),
+        comparison,
+    })
+}
+
+fn print(
+    report: Report,
+    output: Output,
+    options: &TableOptions,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    match output {
+        Output::Json => writeln!(terminal.out, "{:#}", serde_json::to_value(report)?)?,
+        Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&report)?)?,
+        Output::Name => {
+            let differences = report.comparison.differences.iter();
+            let of_unknown = report.comparison.unknown.iter();
+            let services: BTreeSet<&ServiceId> = differences
+                .filter_map(|difference| difference.service.as_ref())
+                .chain(of_unknown.filter_map(|unknown| unknown.service.as_ref()))
+                .collect();
+            for service in services {
+                writeln!(terminal.out, "{service}")?;
+            }
+        }
+        Output::Table | Output::Wide => print_table(&report, output, options, terminal)?,
+    }
+    Ok(())
+}
+
+fn print_table(
+    report: &Report,
+    output: Output,
+    options: &TableOptions,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    let comparison = &report.comparison;
+    let is_wide = output == Output::Wide;
+    let mut items = if is_wide {
+        let all = comparison.differences.iter().chain(&comparison.intended);
+        all.map(|difference| item(&[difference])).collect()
+    } else {
+        groups(&comparison.differences)
+    };
+    items.extend(comparison.unknown.iter().map(unknown_item));
+    let listing = Listing {
+        header: (
+            ["SERVICE", "TO", "FROM", "DIFFERENCE"].to_vec(),
+            ["KUBE-PROXY", "CONTIV", "INTENDED"].to_vec(),
+        ),
+        items,
+    };
+    let text = listing.print(output, options, width(), false)?;
+    write!(terminal.out, "{text}")?;
+    let count = |count: usize, one: &str, several: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {several}"),
+    };
+    let mut result = Vec::new();
+    if !comparison.differences.is_empty() {
+        result.push(format!("{} different", comparison.differences.len()));
+    }
+    if !comparison.unknown.is_empty() {
+        result.push(format!("{} cannot be compared", comparison.unknown.len()));
+    }
+    if result.is_empty() {
+        result.push("all equal".to_owned());
+    }
+    if !comparison.intended.is_empty() {
+        result.push(format!("{} intended", comparison.intended.len()));
+    }
+    writeln!(
+        terminal.out,
+        "kube-proxy ({}): {} of {} compared by {} in {:.1} s: {}",
+        report.mode,
+        count(comparison.frontends, "frontend", "frontends"),
+        count(report.services, "service", "services"),
+        count(comparison.connections, "connection", "connections"),
+        report.seconds,
+        result.join(", ")
+    )?;
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for difference in &comparison.intended {
+        *reasons.entry(&difference.reason).or_default() += 1;
+    }
+    for (reason, count) in reasons {
+        writeln!(terminal.out, "intended: {count} ({reason})")?;
+    }
+    if !is_wide && !(comparison.differences.is_empty() && comparison.intended.is_empty()) {
+        writeln!(terminal.err, "-o wide shows both sides of each.")?;
+    }
+    Ok(())
+}
+
+/// The lines of the table: a line for the frontends of a service with the same difference, and for many services with the same.
+fn groups(differences: &BTreeSet<Difference>) -> Vec<Item> {
+    let mut by_difference: BTreeMap<_, BTreeMap<_, Vec<&Difference>>> = BTreeMap::new();
+    for difference in differences {
+        let services = by_difference
+            .entry((&difference.difference, clients(difference)))
+            .or_default();
+        services
+            .entry(&difference.service)
+            .or_default()
+            .push(difference);
+    }
+    let mut groups: Vec<Vec<&Difference>> = Vec::new();
+    for services in by_difference.into_values() {
+        if services.len() > NAMED_SERVICES {
+            groups.push(services.into_values().flatten().collect());
+        } else {
+            groups.extend(services.into_values());
+        }
+    }
+    groups.sort();
+    groups.iter().map(|group| item(group)).collect()
+}
+
+fn clients(difference: &Difference) -> String {
+    let clients: Vec<String> = difference.clients.iter().map(ToString::to_string).collect();
+    clients.join(",")
+}
+
+fn service_text(service: Option<&ServiceId>) -> String {
+    service.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+/// As in "192.0.2.1:30080/tcp (node port)".
+fn destination(frontend: &Frontend, to: std::net::SocketAddr) -> String {
+    match frontend {
+        Frontend::Address { protocol, .. } => format!("{to}/{protocol}"),
+        Frontend::NodePort { protocol, .. } => format!("{to}/{protocol} (node port)"),
+    }
+}
+
+/// A line for differences that are described alike.
+fn item(group: &[&Difference]) -> Item {
+    let Some(first) = group.first() else {
+        return Item {
+            name: String::new(),
+            value: Value::Null,
+            cells: (Vec::new(), Vec::new()),
+        };
+    };
+    let services: BTreeSet<_> = group.iter().map(|difference| &difference.service).collect();
+    let service = match services.len() {
+        1 => service_text(first.service.as_ref()),
+        count => format!("{count} services"),
+    };
+    let mut to = destination(&first.frontend, first.to);
+    if group.len() > 1 {
+        to = format!("{to} and {} more", group.len() - 1);
+    }
+    let style = if first.reason.is_empty() {
+        TextStyle::Bad
+    } else {
+        TextStyle::Plain
+    };
+    let ends: Vec<String> = first.kube_proxy.iter().map(end_text).collect();
+    let or_none = |text: &str| if text.is_empty() { "-" } else { text }.to_owned();
+    Item {
+        name: service.clone(),
+        value: Value::Null,
+        cells: (
+            vec![
+                service.into(),
+                to.into(),
+                clients(first).into(),
+                Cell::styled(first.difference.clone(), style),
+            ],
+            vec![
+                ends.join(" or ").into(),
+                end_text(&first.contiv).into(),
+                or_none(&first.reason).into(),
+            ],
+        ),
+    }
+}
+
+fn unknown_item(unknown: &Unknown) -> Item {
+    let service = service_text(unknown.service.as_ref());
+    Item {
+        name: service.clone(),
+        value: Value::Null,
+        cells: (
+            vec![
+                service.into(),
+                destination(&unknown.frontend, unknown.to).into(),
+                "-".into(),
+                Cell::styled(
+                    format!("cannot be compared: {}", unknown.reason),
+                    TextStyle::Warning,
+                ),
+            ],
+            vec!["-".into(), "-".into(), "-".into()],
+        ),
+    }
+}
