@@ -3,6 +3,7 @@
 mod absent_agent;
 mod affinity;
 mod affinity_cost;
+mod against_kube_proxy;
 mod attempt_counters;
 mod base_chains;
 mod capabilities;

@@ -1,0 +1,444 @@
+//! A cluster of many different services, as manifests; and what kube-proxy makes of their endpoints.
+
+use std::{
+    fmt::Write as _,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use contiv_tests::lab::{Family, ranges};
+
+/// The zone of this node.
+pub(super) const ZONE: &str = "here";
+
+/// A service.
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    pub(super) name: String,
+    pub(super) families: Vec<Family>,
+    pub(super) headless: bool,
+    pub(super) ports: Vec<Port>,
+    /// The number in its addresses.
+    pub(super) number: u16,
+    pub(super) has_external_ip: bool,
+    pub(super) is_balanced: bool,
+    pub(super) source_ranges: Vec<&'static str>,
+    pub(super) external_local: bool,
+    pub(super) internal_local: bool,
+    pub(super) affinity: Option<u32>,
+    pub(super) endpoints: Vec<Endpoint>,
+}
+
+/// A port of a service.
+#[derive(Debug, Clone)]
+pub(super) struct Port {
+    pub(super) name: &'static str,
+    /// "tcp", "udp" or "sctp".
+    pub(super) protocol: &'static str,
+    pub(super) port: u16,
+    pub(super) target: u16,
+    pub(super) node_port: Option<u16>,
+}
+
+/// An endpoint, with an address in each family.
+#[derive(Debug, Clone)]
+pub(super) struct Endpoint {
+    /// The number in its address.
+    pub(super) number: u8,
+    /// It is on this node.
+    pub(super) is_local: bool,
+    pub(super) condition: Condition,
+    /// The zone of its topology hint.
+    pub(super) zone: Option<&'static str>,
+}
+
+/// What a slice says of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Condition {
+    Ready,
+    Terminating,
+    Unready,
+}
+
+/// The endpoints that kube-proxy uses for a port.
+#[derive(Debug, Default)]
+pub(super) struct Categories {
+    /// For policy Cluster.
+    pub(super) cluster: Vec<SocketAddr>,
+    /// For policy Local.
+    pub(super) local: Vec<SocketAddr>,
+    /// Those of either that are used, each once.
+    pub(super) used: Vec<SocketAddr>,
+    /// Of those used the ones on this node.
+    pub(super) on_node: Vec<SocketAddr>,
+}
+
+impl Service {
+    pub(super) fn cluster_ip(&self, family: Family) -> IpAddr {
+        self.address(family, [10, 96], [0xfd00, 0x10, 0x96])
+    }
+
+    pub(super) fn external_ip(&self, family: Family) -> Option<IpAddr> {
+        self.has_external_ip
+            .then(|| self.address(family, [198, 18], [0x2001, 0xdb8, 1]))
+    }
+
+    pub(super) fn balancer_ip(&self, family: Family) -> Option<IpAddr> {
+        self.is_balanced
+            .then(|| self.address(family, [198, 19], [0x2001, 0xdb8, 2]))
+    }
+
+    fn address(&self, family: Family, v4: [u8; 2], v6: [u16; 3]) -> IpAddr {
+        let [high, low] = self.number.to_be_bytes();
+        match family {
+            Family::V4 => Ipv4Addr::new(v4[0], v4[1], high, low).into(),
+            Family::V6 => Ipv6Addr::new(v6[0], v6[1], v6[2], 0, 0, 0, 0, self.number).into(),
+        }
+    }
+
+    /// The ranges of sources of a family.
+    pub(super) fn ranges(&self, family: Family) -> Vec<&'static str> {
+        let is_of_family = |range: &&&str| range.contains(':') == (family == Family::V6);
+        self.source_ranges
+            .iter()
+            .filter(is_of_family)
+            .copied()
+            .collect()
+    }
+
+    pub(super) fn is_external(&self) -> bool {
+        self.has_external_ip
+            || self.is_balanced
+            || self.ports.iter().any(|port| port.node_port.is_some())
+    }
+
+    /// As kube-proxy categorizes endpoints: hints count if every ready endpoint has one and one is of this zone; terminating ones
+    /// are used where no ready one is.
+    pub(super) fn categories(&self, port: &Port, family: Family) -> Categories {
+        let socket = |endpoint: &&Endpoint| SocketAddr::new(endpoint.address(family), port.target);
+        let with = |condition: Condition, is_local: bool| -> Vec<&Endpoint> {
+            self.endpoints
+                .iter()
+                .filter(|it| it.condition == condition && (it.is_local || !is_local))
+                .collect()
+        };
+        let ready = with(Condition::Ready, false);
+        let has_hints = ready.iter().all(|it| it.zone.is_some())
+            && ready.iter().any(|it| it.zone == Some(ZONE));
+        let mut cluster: Vec<SocketAddr> = ready
+            .iter()
+            .filter(|it| !has_hints || it.zone == Some(ZONE))
+            .map(socket)
+            .collect();
+        if cluster.is_empty() {
+            cluster = with(Condition::Terminating, false)
+                .iter()
+                .map(socket)
+                .collect();
+        }
+        let mut local: Vec<SocketAddr> = with(Condition::Ready, true).iter().map(socket).collect();
+        if local.is_empty() {
+            local = with(Condition::Terminating, true)
+                .iter()
+                .map(socket)
+                .collect();
+        }
+        let is_local_used = self.internal_local || self.external_local && self.is_external();
+        let is_cluster_used = !self.internal_local || self.is_external();
+        if !is_local_used {
+            local.clear();
+        }
+        let mut used = if is_cluster_used {
+            cluster.clone()
+        } else {
+            Vec::new()
+        };
+        used.extend(&local);
+        used.sort();
+        used.dedup();
+        let own: Vec<IpAddr> = self
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.is_local)
+            .map(|endpoint| endpoint.address(family))
+            .collect();
+        Categories {
+            on_node: used
+                .iter()
+                .filter(|it| own.contains(&it.ip()))
+                .copied()
+                .collect(),
+            cluster,
+            local,
+            used,
+        }
+    }
+
+    /// The service and its slices as `kubectl` prints them.
+    pub(super) fn manifest(&self) -> String {
+        let mut text = format!(
+            "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {}, namespace: shop}}\nspec:\n",
+            self.name
+        );
+        let mut line = |content: std::fmt::Arguments<'_>| {
+            let _ = writeln!(text, "{content}");
+        };
+        let quoted = |addresses: Vec<IpAddr>| {
+            let all: Vec<String> = addresses.iter().map(|it| format!("'{it}'")).collect();
+            all.join(", ")
+        };
+        let of_each = |of: &dyn Fn(Family) -> Option<IpAddr>| -> Vec<IpAddr> {
+            self.families
+                .iter()
+                .filter_map(|family| of(*family))
+                .collect()
+        };
+        let has_node_ports = self.ports.iter().any(|port| port.node_port.is_some());
+        let kind = match (self.is_balanced, has_node_ports) {
+            (true, _) => "LoadBalancer",
+            (false, true) => "NodePort",
+            (false, false) => "ClusterIP",
+        };
+        line(format_args!("  type: {kind}"));
+        if self.headless {
+            line(format_args!("  clusterIP: None\n  clusterIPs: [None]"));
+        } else {
+            let ips = of_each(&|family| Some(self.cluster_ip(family)));
+            line(format_args!(
+                "  clusterIP: '{}'\n  clusterIPs: [{}]",
+                ips[0],
+                quoted(ips.clone())
+            ));
+        }
+        let families: Vec<&str> = self
+            .families
+            .iter()
+            .map(|family| family_name(*family))
+            .collect();
+        line(format_args!("  ipFamilies: [{}]", families.join(", ")));
+        let external = of_each(&|family| self.external_ip(family));
+        line(format_args!("  externalIPs: [{}]", quoted(external)));
+        let policy = |is_local| if is_local { "Local" } else { "Cluster" };
+        if self.is_external() {
+            line(format_args!(
+                "  externalTrafficPolicy: {}",
+                policy(self.external_local)
+            ));
+        }
+        line(format_args!(
+            "  internalTrafficPolicy: {}",
+            policy(self.internal_local)
+        ));
+        if let Some(timeout) = self.affinity {
+            line(format_args!(
+                "  sessionAffinity: ClientIP\n  sessionAffinityConfig: {{clientIP: {{timeoutSeconds: {timeout}}}}}"
+            ));
+        }
+        if !self.source_ranges.is_empty() {
+            let ranges: Vec<String> = self
+                .source_ranges
+                .iter()
+                .map(|it| format!("'{it}'"))
+                .collect();
+            line(format_args!(
+                "  loadBalancerSourceRanges: [{}]",
+                ranges.join(", ")
+            ));
+        }
+        line(format_args!("  ports:"));
+        for Port {
+            name,
+            protocol,
+            port,
+            target,
+            node_port,
+        } in &self.ports
+        {
+            let node_port = node_port.map_or_else(String::new, |it| format!(", nodePort: {it}"));
+            let protocol = protocol.to_uppercase();
+            // The target is a name, as in many clusters: slices have its number.
+            line(format_args!(
+                "  - {{name: {name}, protocol: {protocol}, port: {port}, targetPort: target-{target}{node_port}}}"
+            ));
+        }
+        let balancers = of_each(&|family| self.balancer_ip(family));
+        if !balancers.is_empty() {
+            let ips: Vec<String> = balancers
+                .iter()
+                .map(|it| format!("{{ip: '{it}'}}"))
+                .collect();
+            line(format_args!(
+                "status: {{loadBalancer: {{ingress: [{}]}}}}",
+                ips.join(", ")
+            ));
+        }
+        for family in &self.families {
+            text.push_str(&self.slice(*family));
+        }
+        text
+    }
+
+    fn slice(&self, family: Family) -> String {
+        let mut text = format!(
+            "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-{kind}\n  namespace: shop\n  \
+             labels: {{kubernetes.io/service-name: {name}}}\naddressType: {kind_of}\nports:\n",
+            name = self.name,
+            kind = family_name(family).to_lowercase(),
+            kind_of = family_name(family),
+        );
+        for Port {
+            name,
+            protocol,
+            target,
+            ..
+        } in &self.ports
+        {
+            let protocol = protocol.to_uppercase();
+            let _ = writeln!(
+                text,
+                "- {{name: {name}, protocol: {protocol}, port: {target}}}"
+            );
+        }
+        text.push_str(if self.endpoints.is_empty() {
+            "endpoints: []\n"
+        } else {
+            "endpoints:\n"
+        });
+        for endpoint in &self.endpoints {
+            let node = if endpoint.is_local { "node" } else { "node2" };
+            let conditions = match endpoint.condition {
+                Condition::Ready => "ready: true",
+                Condition::Terminating => "ready: false, serving: true, terminating: true",
+                Condition::Unready => "ready: false, serving: false",
+            };
+            let hints = endpoint.zone.map_or_else(String::new, |zone| {
+                format!(", hints: {{forZones: [{{name: {zone}}}]}}")
+            });
+            let _ = writeln!(
+                text,
+                "- {{addresses: ['{}'], nodeName: {node}, conditions: {{{conditions}}}{hints}}}",
+                endpoint.address(family)
+            );
+        }
+        text
+    }
+}
+
+impl Endpoint {
+    pub(super) fn address(&self, family: Family) -> IpAddr {
+        let range = if self.is_local {
+            ranges::PODS
+        } else {
+            ranges::PODS2
+        };
+        range.address(family, self.number)
+    }
+}
+
+const fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    }
+}
+
+/// So many services, in which all features meet.
+pub(super) fn services(count: u16) -> Vec<Service> {
+    (0..count).map(service).collect()
+}
+
+fn service(number: u16) -> Service {
+    let kind = number % 10;
+    let variant = number / 10;
+    let families = match variant % 3 {
+        0 => vec![Family::V4],
+        1 => Family::BOTH.to_vec(),
+        _ => vec![Family::V6],
+    };
+    let protocol = ["tcp", "udp", "sctp"][usize::from(variant / 3 % 3)];
+    let is_balanced = matches!(kind, 2 | 4 | 8);
+    let has_node_port = is_balanced || matches!(kind, 1 | 9);
+    let node_port = |offset: u16| has_node_port.then_some(20_000 + 2 * number + offset);
+    let mut ports = vec![Port {
+        name: "main",
+        protocol,
+        port: 80,
+        target: 8080 + number % 5,
+        node_port: node_port(0),
+    }];
+    if matches!(kind, 0 | 2 | 6) {
+        ports.push(Port {
+            name: "dns",
+            protocol: "udp",
+            port: 53,
+            target: 5353,
+            node_port: node_port(1),
+        });
+    }
+    let mut service = Service {
+        name: format!("service-{number:03}"),
+        families,
+        headless: kind == 7,
+        ports,
+        number: number + 10,
+        has_external_ip: matches!(kind, 3 | 8),
+        is_balanced,
+        source_ranges: Vec::new(),
+        external_local: kind == 4 || kind == 9 && variant % 2 == 1,
+        internal_local: kind == 5,
+        affinity: (kind == 6).then_some(if variant % 2 == 0 { 10_800 } else { 600 }),
+        endpoints: endpoints(number),
+    };
+    match kind {
+        2 => {
+            service.source_ranges = vec!["203.0.113.0/24", "172.31.0.0/24", "192.0.2.64/26"];
+            if variant % 2 == 1 {
+                service.source_ranges.push("2001:db8:7::/48");
+            }
+        }
+        8 => service.endpoints.clear(),
+        9 => {
+            for endpoint in &mut service.endpoints {
+                endpoint.condition = if variant % 4 == 3 && !endpoint.is_local {
+                    Condition::Ready
+                } else {
+                    Condition::Terminating
+                };
+            }
+        }
+        0 if variant % 2 == 0 => {
+            for endpoint in &mut service.endpoints {
+                endpoint.zone = Some(if endpoint.number % 2 == 0 {
+                    ZONE
+                } else {
+                    "there"
+                });
+            }
+        }
+        _ => {}
+    }
+    service
+}
+
+fn endpoints(number: u16) -> Vec<Endpoint> {
+    let variant = number / 10 + number % 7;
+    let count = 1 + number % 6;
+    let endpoint = |slot: u16| {
+        let digits = 10 + (number * 7 + slot * 13) % 80;
+        Endpoint {
+            number: u8::try_from(digits).unwrap(),
+            // Some services have no endpoint on this node, some no other.
+            is_local: match variant % 4 {
+                0 => false,
+                1 => true,
+                _ => slot % 2 == 0,
+            },
+            condition: if slot == 5 {
+                Condition::Unready
+            } else {
+                Condition::Ready
+            },
+            zone: None,
+        }
+    };
+    (0..count).map(endpoint).collect()
+}
