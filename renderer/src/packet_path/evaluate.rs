@@ -176,6 +176,12 @@ impl Evaluator<'_, '_> {
                     ruleset.chain_ref(self.base).table
                 ))
             })?;
+            if rule
+                .destination
+                .is_some_and(|only| only != state.destination.ip())
+            {
+                continue;
+            }
             match self.run_rule(chain, rule, state, record)? {
                 Next::Rule => {}
                 Next::Accept => return Ok(RunEnd::Accepted),

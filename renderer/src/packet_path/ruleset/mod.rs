@@ -8,7 +8,7 @@ mod read;
 pub(super) mod testing;
 mod xt;
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, net::IpAddr, ops::Range};
 
 pub(super) use self::{
     expression::{Data, Verdict},
@@ -111,6 +111,8 @@ pub(super) struct Base {
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
     pub(super) handle: u64,
+    /// The only destination that it matches, if it begins with such a condition: then other packets need not be compared further.
+    pub(super) destination: Option<IpAddr>,
     expressions: Range<usize>,
     userdata: Range<usize>,
 }

@@ -1,9 +1,10 @@
 //! Reads all tables from the kernel.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, net::IpAddr};
 
 use super::{
-    Base, Chain, ChainKind, Hook, Rule, Ruleset, SetShape, Table, expression::limit_of_object,
+    Base, Chain, ChainKind, Expression, Hook, Rule, Ruleset, SetShape, Table,
+    expression::limit_of_object,
 };
 use crate::{
     netlink::{Attributes, NetlinkError, Socket},
@@ -232,10 +233,40 @@ impl Ruleset {
             .and_then(|handle| handle.try_into().ok());
         self.chains[chain].rules.push(Rule {
             handle: handle.map_or(0, u64::from_be_bytes),
+            destination: object.nested(rule::EXPRESSIONS).and_then(destination),
             expressions,
             userdata,
         });
     }
+}
+
+/// The destination that a rule compares before it does anything else.
+fn destination(expressions: Attributes<'_>) -> Option<IpAddr> {
+    let mut loads_destination = false;
+    for (_, expression) in expressions.iter() {
+        match Expression::decode(Attributes(expression)) {
+            Expression::Payload {
+                base, offset, len, ..
+            } => {
+                loads_destination = base == expr::PAYLOAD_NETWORK_HEADER
+                    && [(16, 4), (24, 16)].contains(&(offset, len));
+            }
+            Expression::Meta { .. } => loads_destination = false,
+            Expression::Compare {
+                operator: expr::CMP_EQ,
+                value,
+                ..
+            } if loads_destination => {
+                let v4 = <[u8; 4]>::try_from(&*value).map(IpAddr::from);
+                return v4
+                    .or_else(|_| <[u8; 16]>::try_from(&*value).map(IpAddr::from))
+                    .ok();
+            }
+            Expression::Compare { .. } => {}
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// Whether the kernel tracks connections because of this rule: without one it does not, and nothing passes the chains of nat.

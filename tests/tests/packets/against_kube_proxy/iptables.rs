@@ -7,12 +7,11 @@ use contiv_tests::lab::{Family, Lab, Result, ranges};
 
 use super::{
     cluster::{Port, Service},
-    nftables::hash,
+    nftables::{hash, pieces},
 };
 
 /// The parts of both tables that do not depend on services, before those that do and after them.
 const FILTER: &str = "\
-*filter
 :KUBE-NODEPORTS - [0:0]
 :KUBE-SERVICES - [0:0]
 :KUBE-EXTERNAL-SERVICES - [0:0]
@@ -33,7 +32,6 @@ const FILTER: &str = "\
 ";
 
 const NAT: &str = "\
-*nat
 :KUBE-NODEPORTS - [0:0]
 :KUBE-SERVICES - [0:0]
 :KUBE-MARK-MASQ - [0:0]
@@ -57,23 +55,24 @@ pub(super) fn load(lab: &Lab, services: &[Service]) -> Result<()> {
         (Family::V4, "iptables-nft-restore"),
         (Family::V6, "ip6tables-nft-restore"),
     ] {
-        lab.node
-            .exec_with_input(&[program], &rules(services, family))?;
+        for piece in rules(services, family) {
+            let command = [program, "--noflush"];
+            lab.node.exec_with_input(&command, &piece)?;
+        }
     }
     Ok(())
 }
 
-fn rules(services: &[Service], family: Family) -> String {
+/// The rules as pieces to be loaded one after the other.
+fn rules(services: &[Service], family: Family) -> Vec<String> {
     let mut writer = RuleWriter {
         family,
-        filter: FILTER.to_owned(),
-        chains: NAT.to_owned(),
+        filter: String::new(),
+        chains: String::new(),
         rules: String::new(),
     };
-    for service in services
-        .iter()
-        .filter(|it| it.families.contains(&family) && !it.headless)
-    {
+    let of_family = |service: &&Service| service.families.contains(&family) && !service.headless;
+    for service in services.iter().filter(of_family) {
         for port in &service.ports {
             writer.add(service, port);
         }
@@ -84,7 +83,16 @@ fn rules(services: &[Service], family: Family) -> String {
         rules,
         ..
     } = writer;
-    format!("{filter}COMMIT\n{chains}{rules}{NODE_PORTS}COMMIT\n")
+    let tables = [
+        ("*filter\n", FILTER.to_owned(), filter),
+        ("*nat\n", NAT.to_owned() + &chains, rules + NODE_PORTS),
+    ];
+    let of_table = |(table, first, rest): (&str, String, String)| {
+        let all = pieces(&first).into_iter().chain(pieces(&rest));
+        all.map(|piece| format!("{table}{piece}COMMIT\n"))
+            .collect::<Vec<_>>()
+    };
+    tables.into_iter().flat_map(of_table).collect()
 }
 
 struct RuleWriter {

@@ -87,14 +87,23 @@ pub(super) enum Layout {
     From136,
 }
 
-/// The whole text, for an empty kernel.
-pub(super) fn rules(services: &[Service], layout: Layout) -> String {
-    Family::BOTH
-        .map(|family| rules_of(services, layout, family))
-        .concat()
+/// So many lines are loaded at once: more do not fit into the send buffer of nft where it may not be enlarged.
+pub(super) const LINES_OF_PIECE: usize = 150;
+
+/// The whole text for an empty kernel, as pieces to be loaded one after the other.
+pub(super) fn rules(services: &[Service], layout: Layout) -> Vec<String> {
+    let of_family = |family| rules_of(services, layout, family);
+    Family::BOTH.into_iter().flat_map(of_family).collect()
 }
 
-fn rules_of(services: &[Service], layout: Layout, family: Family) -> String {
+/// The lines of a text in pieces.
+pub(super) fn pieces(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let pieces = lines.chunks(LINES_OF_PIECE);
+    pieces.map(|lines| lines.join("\n") + "\n").collect()
+}
+
+fn rules_of(services: &[Service], layout: Layout, family: Family) -> Vec<String> {
     let (ip, address) = match family {
         Family::V4 => ("ip", "ipv4_addr"),
         Family::V6 => ("ip6", "ipv6_addr"),
@@ -122,7 +131,7 @@ fn rules_of(services: &[Service], layout: Layout, family: Family) -> String {
         ip,
         address,
         layout,
-        declarations: base,
+        declarations: String::new(),
         rules: String::new(),
     };
     for service in services
@@ -133,7 +142,10 @@ fn rules_of(services: &[Service], layout: Layout, family: Family) -> String {
             writer.add(service, port);
         }
     }
-    writer.declarations + &writer.rules
+    let mut all = vec![base];
+    all.extend(pieces(&writer.declarations));
+    all.extend(pieces(&writer.rules));
+    all
 }
 
 /// Chains and sets are declared before rules that name them.
@@ -176,15 +188,9 @@ impl RuleWriter {
         } = *port;
         let categories = service.categories(port, family);
         let has_endpoints = !service.categories(port, family).cluster.is_empty();
-        let base = format!(
-            "{}-shop/{}/{protocol}/{}",
-            hash(&[&service.name, port.name]),
-            service.name,
-            port.name
-        );
         let comment = format!("comment \"shop/{}:{}\"", service.name, port.name);
         let [cluster_chain, local_chain, external_chain, firewall_chain] =
-            ["service", "local", "external", "firewall"].map(|kind| format!("{kind}-{base}"));
+            ["service", "local", "external", "firewall"].map(|kind| chain(kind, service, port));
         let uses_cluster =
             !categories.cluster.is_empty() && (!service.internal_local || service.is_external());
         let uses_local = !categories.local.is_empty();
@@ -345,10 +351,7 @@ impl RuleWriter {
         }
         let slot = |(slot, endpoint): (usize, &SocketAddr)| {
             if has_chains {
-                format!(
-                    "{slot} : goto endpoint-{}",
-                    endpoint_name(service, port, *endpoint)
-                )
+                format!("{slot} : goto {}", endpoint_chain(service, port, *endpoint))
             } else {
                 format!("{slot} : {} . {}", endpoint.ip(), endpoint.port())
             }
@@ -412,6 +415,20 @@ pub(super) fn hash(names: &[&str]) -> String {
         value = value.wrapping_mul(31).wrapping_add(u32::from(byte));
     }
     format!("{value:08X}")
+}
+
+/// The name of a chain of a kind: "service", "local", "external", "firewall".
+pub(super) fn chain(kind: &str, service: &Service, port: &Port) -> String {
+    let (name, protocol, port) = (&service.name, port.protocol, port.name);
+    format!(
+        "{kind}-{}-shop/{name}/{protocol}/{port}",
+        hash(&[name, port])
+    )
+}
+
+/// The name of the chain of an endpoint.
+pub(super) fn endpoint_chain(service: &Service, port: &Port, endpoint: SocketAddr) -> String {
+    format!("endpoint-{}", endpoint_name(service, port, endpoint))
 }
 
 fn endpoint_name(service: &Service, port: &Port, endpoint: SocketAddr) -> String {

@@ -21,6 +21,8 @@ const FRONTENDS_OF_THREAD: usize = 200;
 
 /// The rules of kube-proxy.
 pub(super) trait ProxyRules: Sync {
+    /// Its mode: "nftables" or "iptables".
+    fn mode(&self) -> &'static str;
     /// The frontends that they name.
     fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend>;
     /// The addresses that may answer on node ports.
@@ -30,6 +32,10 @@ pub(super) trait ProxyRules: Sync {
 }
 
 impl ProxyRules for KubeProxy {
+    fn mode(&self) -> &'static str {
+        self.mode()
+    }
+
     fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend> {
         self.frontends()
     }
@@ -250,11 +256,12 @@ impl Comparison {
         let Destination { frontend, to, .. } = destination;
         self.frontends += 1;
         let known = rules.frontends().get(&frontend);
-        let mut service = None;
+        let (mut service, mut has_contiv) = (None, false);
         let mut by_ends: BTreeMap<_, BTreeSet<ComparedClient>> = BTreeMap::new();
         for (client, flow) in flows(destination, services, known) {
             self.connections += 1;
             let traced = trace(services, &flow);
+            has_contiv |= traced.matched_port.is_some();
             let of_contiv = traced.matched_port.as_ref().map(|port| &port.service);
             let of_proxy = known.and_then(|known| known.service.as_ref());
             service = service.or_else(|| of_contiv.or(of_proxy).cloned());
@@ -274,7 +281,14 @@ impl Comparison {
             if kube_proxy == BTreeSet::from([contiv.clone()]) {
                 continue;
             }
-            let reason = reason(&traced, &contiv, &kube_proxy, destination, services);
+            let reason = if rules.mode() == "iptables"
+                && is_left_alone(client, &kube_proxy, &contiv, frontend)
+            {
+                "mode iptables leaves this node's own connections to such addresses alone"
+                    .to_owned()
+            } else {
+                reason(&traced, &contiv, &kube_proxy, destination, services)
+            };
             let clients = by_ends.entry((kube_proxy, contiv, reason)).or_default();
             clients.insert(client);
         }
@@ -284,7 +298,13 @@ impl Comparison {
                 frontend,
                 to,
                 clients,
-                difference: describe(&kube_proxy, &contiv),
+                difference: if known.is_none() && contiv.verdict != VerdictKind::NoService {
+                    format!("only contiv {} it", verb(contiv.verdict))
+                } else if let (false, Some(only)) = (has_contiv, kube_proxy.first()) {
+                    format!("only kube-proxy {} it", verb(only.verdict))
+                } else {
+                    describe(&kube_proxy, &contiv)
+                },
                 reason,
                 kube_proxy,
                 contiv,
@@ -371,6 +391,22 @@ fn after(address: IpAddr) -> Option<IpAddr> {
         IpAddr::V4(address) => IpAddr::V4(address.to_bits().checked_add(1)?.into()),
         IpAddr::V6(address) => IpAddr::V6(address.to_bits().checked_add(1)?.into()),
     })
+}
+
+/// Whether kube-proxy in mode iptables does nothing with a connection of this node to an external address without endpoints, which it
+/// refuses for others: its rules for that are not at the hook output.
+fn is_left_alone(
+    client: ComparedClient,
+    kube_proxy: &BTreeSet<FlowEnd>,
+    contiv: &FlowEnd,
+    frontend: Frontend,
+) -> bool {
+    client == ComparedClient::Kind(Client::Node)
+        && matches!(frontend, Frontend::Address { .. })
+        && contiv.verdict == VerdictKind::Rejected
+        && kube_proxy
+            .iter()
+            .all(|end| end.verdict == VerdictKind::NoService)
 }
 
 /// Why connections end differently on purpose; empty if nothing explains all of it.

@@ -15,7 +15,7 @@ use contiv_renderer::packet_path::KubeProxy;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::compare::{Comparison, Difference, Unknown, compare};
+use self::compare::{ComparedClient, Comparison, Difference, Unknown, compare};
 use super::desired::{DesiredStateSource, VerifyTarget};
 use crate::cli::{
     Outcome, Terminal,
@@ -33,6 +33,8 @@ use crate::cli::{
 const CONFIRMATION_INTERVAL: Duration = Duration::from_millis(1200);
 /// The same difference of more services than these is one line of the table.
 const NAMED_SERVICES: usize = 10;
+/// So many addresses of clients are named in a line.
+const NAMED_SOURCES: usize = 2;
 
 /// The result as JSON.
 #[derive(Debug, Serialize)]
@@ -175,13 +177,11 @@ fn print_table(
     Ok(())
 }
 
-/// The lines of the table: a line for the frontends of a service with the same difference, and for many services with the same.
+/// The lines of the table: a line for all connections of a service with the same difference, and for many services with the same.
 fn groups(differences: &BTreeSet<Difference>) -> Vec<Item> {
     let mut by_difference: BTreeMap<_, BTreeMap<_, Vec<&Difference>>> = BTreeMap::new();
     for difference in differences {
-        let services = by_difference
-            .entry((&difference.difference, clients(difference)))
-            .or_default();
+        let services = by_difference.entry(&difference.difference).or_default();
         services
             .entry(&difference.service)
             .or_default()
@@ -199,9 +199,22 @@ fn groups(differences: &BTreeSet<Difference>) -> Vec<Item> {
     groups.iter().map(|group| item(group)).collect()
 }
 
-fn clients(difference: &Difference) -> String {
-    let clients: Vec<String> = difference.clients.iter().map(ToString::to_string).collect();
-    clients.join(",")
+/// The clients of all these: a few are named.
+fn clients(group: &[&Difference]) -> String {
+    let all: BTreeSet<ComparedClient> =
+        group.iter().flat_map(|one| &one.clients).copied().collect();
+    let (sources, mut named): (Vec<ComparedClient>, Vec<ComparedClient>) = all
+        .into_iter()
+        .partition(|client| matches!(client, ComparedClient::Source(_)));
+    // Sources beside other clients say no more than these.
+    let count = if named.is_empty() { NAMED_SOURCES } else { 0 };
+    named.extend(sources.iter().take(count));
+    let mut texts: Vec<String> = named.iter().map(ToString::to_string).collect();
+    texts.dedup();
+    if sources.len() > count {
+        texts.push(format!("{} more", sources.len() - count));
+    }
+    texts.join(",")
 }
 
 fn service_text(service: Option<&ServiceId>) -> String {
@@ -232,7 +245,10 @@ fn item(group: &[&Difference]) -> Item {
     };
     let mut to = destination(&first.frontend, first.to);
     if group.len() > 1 {
-        to = format!("{to} and {} more", group.len() - 1);
+        let all: BTreeSet<_> = group.iter().map(|one| (one.frontend, one.to)).collect();
+        if all.len() > 1 {
+            to = format!("{to} and {} more", all.len() - 1);
+        }
     }
     let style = if first.reason.is_empty() {
         TextStyle::Bad
@@ -248,7 +264,7 @@ fn item(group: &[&Difference]) -> Item {
             vec![
                 service.into(),
                 to.into(),
-                clients(first).into(),
+                clients(group).into(),
                 Cell::styled(first.difference.clone(), style),
             ],
             vec![
