@@ -151,11 +151,58 @@ fn each_planted_difference_is_named_and_nothing_else() -> Result<()> {
                 planted::expect_named(&planted, &report);
                 let table = verify(lab, &manifests, &[])?;
                 println!("{}", table.out);
+                let names = verify(lab, &manifests, &["-o", "name"])?;
+                assert_eq!(names.out.lines().count(), planted.len(), "{names:#?}");
                 for family in ["ip", "ip6"] {
                     lab.node
                         .exec(&["nft", "delete", "table", family, "kube-proxy"])?;
                 }
             }
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn node_port_address_that_kube_proxy_lacks_is_one_line_of_the_table() -> Result<()> {
+    isolated(
+        "against_kube_proxy::node_port_address_that_kube_proxy_lacks_is_one_line_of_the_table",
+        |lab| {
+            let services = services(200);
+            let manifests = manifests(lab, &services)?;
+            load(lab, &services, Layout::From136)?;
+            let (address, other) = ("172.31.0.1", "172.31.0.99");
+            let change = format!(
+                "delete element ip kube-proxy nodeport-ips {{ {address} }}
+add element ip kube-proxy nodeport-ips {{ {other} }}\n"
+            );
+            lab.node.exec_with_input(&["nft", "-f", "-"], &change)?;
+            let run = verify(lab, &manifests, &[])?;
+            assert_eq!(run.code, Some(1), "{run:#?}");
+            let lines: Vec<&str> = run.out.lines().collect();
+            let has = |words: &[&str]| {
+                (lines.iter()).any(|line| words.iter().all(|word| line.contains(word)))
+            };
+            assert!(
+                has(&[
+                    "services ",
+                    address,
+                    "(node port) and ",
+                    "only contiv serves it"
+                ]) && has(&[
+                    "services ",
+                    other,
+                    "(node port) and ",
+                    "only kube-proxy serves it"
+                ]) && lines.len() <= 6
+                    && lines.iter().skip(1).all(|line| !line.starts_with("shop/")),
+                "{run:#?}"
+            );
+            let wide = verify(lab, &manifests, &["-o", "wide"])?;
+            assert!(
+                wide.out.contains("KUBE-PROXY") && wide.out.contains("shop/service-001"),
+                "{wide:#?}"
+            );
             Ok(())
         },
     )

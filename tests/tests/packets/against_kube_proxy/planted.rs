@@ -35,47 +35,193 @@ pub(super) fn planted() -> Vec<Planted> {
     };
     vec![
         // A missing endpoint, one that is gone, another target port.
-        differs("service-003", |it| drop(it.endpoints.remove(1)), &[]),
-        differs("service-033", |it| it.endpoints.push(REMOTE), &[]),
-        differs("service-001", |it| it.ports[0].target = 9999, &[]),
+        differs(
+            "service-003",
+            |it| drop(it.endpoints.remove(1)),
+            &[
+                "10.96.0.13:80/tcp: kube-proxy lacks 10.244.2.44:8083",
+                "198.18.0.13:80/tcp: kube-proxy lacks 10.244.2.44:8083",
+            ],
+        ),
+        differs(
+            "service-033",
+            |it| it.endpoints.push(REMOTE),
+            &[
+                "10.96.0.43:80/udp: contiv lacks 10.244.2.99:8083",
+                "198.18.0.43:80/udp: contiv lacks 10.244.2.99:8083",
+            ],
+        ),
+        differs(
+            "service-001",
+            |it| it.ports[0].target = 9999,
+            &[
+                "10.96.0.11:80/tcp: kube-proxy lacks 10.244.1.17:8081 and 1 more; contiv lacks 10.244.1.17:9999 and 1 more",
+                "node port 20002/tcp: kube-proxy lacks 10.244.1.17:8081 and 1 more; contiv lacks 10.244.1.17:9999 and 1 more",
+            ],
+        ),
         // A missing service, one that is gone, a missing port, another protocol, a missing family.
-        differs("service-123", |it| it.headless = true, &[]),
-        differs("service-067", |it| it.headless = false, &[]),
-        differs("service-036", |it| drop(it.ports.pop()), &[]),
-        differs("service-061", |it| it.ports[0].protocol = "tcp", &[]),
-        differs("service-010", |it| it.families.truncate(1), &[]),
+        differs(
+            "service-123",
+            |it| it.headless = true,
+            &[
+                "10.96.0.133:80/udp: only contiv serves it",
+                "198.18.0.133:80/udp: only contiv serves it",
+            ],
+        ),
+        differs(
+            "service-067",
+            |it| it.headless = false,
+            &["10.96.0.77:80/sctp: only kube-proxy serves it"],
+        ),
+        differs(
+            "service-036",
+            |it| drop(it.ports.pop()),
+            &["10.96.0.46:53/udp: only contiv serves it"],
+        ),
+        differs(
+            "service-061",
+            |it| it.ports[0].protocol = "tcp",
+            &[
+                "10.96.0.71:80/sctp: only contiv serves it",
+                "10.96.0.71:80/tcp: only kube-proxy serves it",
+                "node port 20122/sctp: only contiv serves it",
+                "node port 20122/tcp: only kube-proxy serves it",
+            ],
+        ),
+        differs(
+            "service-010",
+            |it| it.families.truncate(1),
+            &[
+                "[fd00:10:96::14]:53/udp: only contiv serves it",
+                "[fd00:10:96::14]:80/tcp: only contiv serves it",
+            ],
+        ),
         // Missing addresses and node ports.
-        differs("service-091", |it| it.ports[0].node_port = None, &[]),
+        differs(
+            "service-091",
+            |it| it.ports[0].node_port = None,
+            &["node port 20182/tcp: only contiv serves it"],
+        ),
         differs(
             "service-121",
             |it| it.ports[0].node_port = Some(29_999),
-            &[],
+            &[
+                "node port 20242/udp: only contiv serves it",
+                "node port 29999/udp: only kube-proxy serves it",
+            ],
         ),
-        differs("service-093", |it| it.has_external_ip = false, &[]),
-        differs("service-032", |it| it.is_balanced = false, &[]),
+        differs(
+            "service-093",
+            |it| it.has_external_ip = false,
+            &["198.18.0.103:80/tcp: only contiv serves it"],
+        ),
+        differs(
+            "service-032",
+            |it| it.is_balanced = false,
+            &[
+                "198.19.0.42:53/udp: only contiv drops it",
+                "198.19.0.42:53/udp: only contiv serves it",
+                "198.19.0.42:80/udp: only contiv drops it",
+                "198.19.0.42:80/udp: only contiv serves it",
+            ],
+        ),
         // Fewer ranges of sources, none, and more.
-        differs("service-062", |it| it.source_ranges.truncate(2), &[]),
-        differs("service-092", |it| it.source_ranges.clear(), &[]),
+        differs(
+            "service-062",
+            |it| it.source_ranges.truncate(2),
+            &[
+                "198.19.0.72:53/udp: kube-proxy drops, contiv serves",
+                "198.19.0.72:80/sctp: kube-proxy drops, contiv serves",
+            ],
+        ),
+        differs(
+            "service-092",
+            |it| it.source_ranges.clear(),
+            &[
+                "198.19.0.102:53/udp: kube-proxy serves, contiv drops",
+                "198.19.0.102:80/tcp: kube-proxy serves, contiv drops",
+            ],
+        ),
         differs(
             "service-122",
             |it| it.source_ranges.push("198.51.100.0/24"),
-            &[],
+            &[
+                "198.19.0.132:53/udp: kube-proxy serves, contiv drops",
+                "198.19.0.132:80/udp: kube-proxy serves, contiv drops",
+            ],
         ),
         // Policies.
-        differs("service-064", |it| it.external_local = false, &[]),
-        differs("service-151", |it| it.external_local = true, &[]),
-        differs("service-035", |it| it.internal_local = false, &[]),
-        differs("service-063", |it| it.internal_local = true, &[]),
+        differs(
+            "service-064",
+            |it| it.external_local = false,
+            &[
+                "198.19.0.74:80/sctp: contiv lacks 10.244.2.17:8084 and 1 more; only kube-proxy masquerades",
+                "198.19.0.74:80/sctp: kube-proxy masquerades to 5 of 5, contiv to 1",
+                "198.19.0.74:80/sctp: only kube-proxy masquerades",
+                "node port 20128/sctp: contiv lacks 10.244.2.17:8084 and 1 more; only kube-proxy masquerades",
+                "node port 20128/sctp: kube-proxy masquerades to 5 of 5, contiv to 1",
+                "node port 20128/sctp: only kube-proxy masquerades",
+            ],
+        ),
+        differs(
+            "service-151",
+            |it| it.external_local = true,
+            &[
+                "node port 20302/sctp: kube-proxy lacks 10.244.2.40:8081; only contiv masquerades",
+                "node port 20302/sctp: kube-proxy masquerades to 1 of 2, contiv to 2",
+                "node port 20302/sctp: only contiv masquerades",
+            ],
+        ),
+        differs(
+            "service-035",
+            |it| it.internal_local = false,
+            &["10.96.0.45:80/udp: contiv lacks 10.244.2.28:8080 and 1 more"],
+        ),
+        differs(
+            "service-063",
+            |it| it.internal_local = true,
+            &["10.96.0.73:80/sctp: kube-proxy lacks 10.244.2.10:8083 and 1 more"],
+        ),
         // Affinity.
-        differs("service-066", |it| it.affinity = None, &[]),
-        differs("service-096", |it| it.affinity = Some(60), &[]),
+        differs(
+            "service-066",
+            |it| it.affinity = None,
+            &[
+                "10.96.0.76:53/udp: affinity: kube-proxy none, contiv 10800 s",
+                "10.96.0.76:80/sctp: affinity: kube-proxy none, contiv 10800 s",
+            ],
+        ),
+        differs(
+            "service-096",
+            |it| it.affinity = Some(60),
+            &[
+                "10.96.0.106:53/udp: affinity: kube-proxy 60 s, contiv 600 s",
+                "10.96.0.106:80/tcp: affinity: kube-proxy 60 s, contiv 600 s",
+            ],
+        ),
         // Endpoints that are ready or not, terminating ones, topology hints.
-        differs("service-183", |it| it.endpoints.clear(), &[]),
-        differs("service-008", |it| it.endpoints.push(REMOTE), &[]),
+        differs(
+            "service-183",
+            |it| it.endpoints.clear(),
+            &[
+                "10.96.0.193:80/tcp: kube-proxy rejects, contiv serves",
+                "198.18.0.193:80/tcp: kube-proxy rejects, contiv serves",
+            ],
+        ),
+        differs(
+            "service-008",
+            |it| it.endpoints.push(REMOTE),
+            &[
+                "10.96.0.18:80/tcp: kube-proxy serves, contiv rejects",
+                "198.18.0.18:80/tcp: kube-proxy serves, contiv rejects",
+                "198.19.0.18:80/tcp: kube-proxy serves, contiv rejects",
+                "node port 20016/tcp: kube-proxy serves, contiv rejects",
+            ],
+        ),
         differs(
             "service-005",
             |it| it.endpoints[5].condition = Condition::Ready,
-            &[],
+            &["10.96.0.15:80/tcp: contiv lacks 10.244.1.30:8080"],
         ),
         differs(
             "service-009",
@@ -84,18 +230,40 @@ pub(super) fn planted() -> Vec<Planted> {
                     .iter_mut()
                     .for_each(|it| it.condition = Condition::Unready)
             },
-            &[],
+            &[
+                "10.96.0.19:80/tcp: kube-proxy rejects, contiv serves",
+                "node port 20018/tcp: kube-proxy rejects, contiv serves",
+            ],
         ),
         differs(
             "service-020",
             |it| it.endpoints.iter_mut().for_each(|it| it.zone = None),
-            &[],
+            &[
+                "[fd00:10:96::1e]:53/udp: contiv lacks [fd00:10:244:2::53]:5353",
+                "[fd00:10:96::1e]:80/tcp: contiv lacks [fd00:10:244:2::53]:8080",
+            ],
         ),
         // Those of `damage`.
-        differs("service-184", |_| (), &[]),
-        differs("service-181", |_| (), &[]),
-        differs("service-016", |_| (), &[]),
-        differs("service-153", |_| (), &[]),
+        differs(
+            "service-184",
+            |_| (),
+            &["node port 20368/tcp: kube-proxy rejects, contiv drops"],
+        ),
+        differs(
+            "service-181",
+            |_| (),
+            &["node port 20362/tcp: only contiv masquerades"],
+        ),
+        differs(
+            "service-016",
+            |_| (),
+            &["10.96.0.26:80/tcp: kube-proxy serves or rejects by chance, contiv serves"],
+        ),
+        differs(
+            "service-153",
+            |_| (),
+            &["10.96.0.163:80/sctp: only contiv masquerades"],
+        ),
     ]
 }
 

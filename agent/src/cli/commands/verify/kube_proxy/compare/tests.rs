@@ -1,1 +1,231 @@
+use contiv_model::{Backend, Balance, ServicePort, TrafficPolicy};
+use contiv_renderer::packet_path::ProxyFrontend;
 
+use super::*;
+
+/// A kube-proxy that does what contiv would do with other services.
+struct Fake {
+    services: Snapshot,
+    frontends: BTreeMap<Frontend, ProxyFrontend>,
+    problem: Option<&'static str>,
+}
+
+impl Fake {
+    fn of(services: &[ContivService]) -> Self {
+        let services = snapshot(services);
+        let all = services.services.values();
+        let frontends = all.flat_map(|service| {
+            let known = ProxyFrontend {
+                service: Some(service.id.clone()),
+                source_ranges: Vec::new(),
+            };
+            let frontends = service.frontends().into_iter();
+            frontends.map(move |frontend| (frontend, known.clone()))
+        });
+        Self {
+            frontends: frontends.collect(),
+            services,
+            problem: None,
+        }
+    }
+}
+
+impl ProxyRules for Fake {
+    fn mode(&self) -> &'static str {
+        "nftables"
+    }
+
+    fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend> {
+        &self.frontends
+    }
+
+    fn node_port_addresses(&self, _node: &NodeFacts) -> BTreeSet<IpAddr> {
+        BTreeSet::new()
+    }
+
+    fn ends(&self, flow: &Flow, _node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError> {
+        match self.problem {
+            Some(problem) => Err(PathError(problem.to_owned())),
+            None => Ok([FlowEnd::of(&trace(&self.services, flow))].into()),
+        }
+    }
+}
+
+fn snapshot(services: &[ContivService]) -> Snapshot {
+    let node: IpAddr = "192.168.0.1".parse().unwrap();
+    let services = services.iter();
+    Snapshot {
+        services: services
+            .map(|service| (service.id.clone(), Arc::new(service.clone())))
+            .collect(),
+        node: NodeFacts {
+            node_ips: [node].into(),
+            local_ips: [node].into(),
+            pod_cidrs: ["10.244.1.0/24".parse().unwrap()].into(),
+            ..NodeFacts::default()
+        },
+        ..Snapshot::default()
+    }
+}
+
+fn web(backends: &[&str]) -> ContivService {
+    let backend = |text: &&str| Backend {
+        local: text.starts_with("10.244.1."),
+        ..Backend::new(text.parse().unwrap())
+    };
+    ContivService {
+        cluster_ips: ["10.96.0.1".parse().unwrap()].into(),
+        external_ips: ["198.51.100.1".parse().unwrap()].into(),
+        load_balancer_ips: ["198.51.100.1".parse().unwrap()].into(),
+        ports: vec![ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "main".into(),
+            node_port: Some(30_080),
+            backends: backends.iter().map(backend).collect(),
+        }],
+        ..ContivService::new(ServiceId::new("shop", "web"))
+    }
+}
+
+const ONE: &str = "10.244.1.1:8080";
+const OTHER: &str = "10.244.2.2:8080";
+
+/// What is said of a service and another state of it: by clients.
+fn said(contiv: &ContivService, kube_proxy: &[ContivService]) -> BTreeSet<String> {
+    let compared = compare(&snapshot(&[contiv.clone()]), &Fake::of(kube_proxy));
+    let differences = compared.differences.iter().chain(&compared.intended);
+    let texts = differences.map(|it| {
+        let clients: Vec<String> = it.clients.iter().map(ToString::to_string).collect();
+        let end = if it.reason.is_empty() {
+            ""
+        } else {
+            " (intended)"
+        };
+        format!("{} {}: {}{end}", it.to, clients.join(","), it.difference)
+    });
+    texts.collect()
+}
+
+#[test]
+fn equal_rules_have_no_difference_and_all_is_counted() {
+    let service = web(&[ONE, OTHER]);
+    let compared = compare(&snapshot(&[service.clone()]), &Fake::of(&[service]));
+    assert!(compared.is_equal() && compared.intended.is_empty());
+    // Cluster IP, load balancer, node port; pods, node, others, and the backend on this node.
+    assert_eq!((compared.frontends, compared.connections), (3, 12));
+}
+
+#[test]
+fn missing_backend_and_service_are_named_for_each_frontend() {
+    let found = said(&web(&[ONE, OTHER]), &[web(&[ONE])]);
+    let lacks = format!("kube-proxy lacks {OTHER}");
+    assert!(
+        found.len() >= 3 && found.iter().all(|text| text.ends_with(&lacks)),
+        "{found:?}"
+    );
+    let found = said(&web(&[ONE]), &[]);
+    assert!(
+        found
+            .iter()
+            .all(|text| text.ends_with(": only contiv serves it")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn policy_differs_for_others_only() {
+    let local = ContivService {
+        external_policy: TrafficPolicy::Local,
+        ..web(&[OTHER])
+    };
+    let found = said(&local, &[web(&[OTHER])]);
+    assert!(
+        found.contains("198.51.100.1:80 others: kube-proxy serves, contiv drops"),
+        "{found:?}"
+    );
+    assert!(
+        !found.iter().any(|text| text.contains("10.96.0.1")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn ranges_that_differ_are_found_by_an_address_at_their_end() {
+    let with = |ranges: &[&str]| ContivService {
+        source_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+        ..web(&[ONE])
+    };
+    let found = said(
+        &with(&["203.0.113.0/25", "192.0.2.0/24"]),
+        &[with(&["203.0.113.0/25"])],
+    );
+    assert_eq!(
+        found,
+        ["198.51.100.1:80 192.0.2.0: kube-proxy drops, contiv serves".to_owned()].into()
+    );
+    // The greater range is contiv's: its last addresses differ.
+    let found = said(&with(&["203.0.113.0/24"]), &[with(&["203.0.113.0/25"])]);
+    assert!(
+        found.is_empty(),
+        "kube-proxy's ranges are not known to the fake: {found:?}"
+    );
+    let mut rules = Fake::of(&[with(&["203.0.113.0/25"])]);
+    for known in rules.frontends.values_mut() {
+        known.source_ranges = vec![(
+            "203.0.113.0".parse().unwrap(),
+            "203.0.113.127".parse().unwrap(),
+        )];
+    }
+    let compared = compare(&snapshot(&[with(&["203.0.113.0/24"])]), &rules);
+    let clients: BTreeSet<String> = compared
+        .differences
+        .iter()
+        .flat_map(|it| it.clients.iter().map(ToString::to_string))
+        .collect();
+    assert_eq!(clients, ["203.0.113.128".to_owned()].into());
+}
+
+#[test]
+fn own_features_of_contiv_are_intended() {
+    let by_address = ContivService {
+        balance: Balance::ClientAddress,
+        ..web(&[ONE])
+    };
+    let found = said(&by_address, &[web(&[ONE])]);
+    assert!(
+        !found.is_empty() && found.iter().all(|text| text.ends_with("(intended)")),
+        "{found:?}"
+    );
+    // Another backend too: that is not explained by it.
+    let found = said(&by_address, &[web(&[ONE, OTHER])]);
+    assert!(
+        !found.is_empty() && !found.iter().any(|text| text.ends_with("(intended)")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_unknown_and_not_equal() {
+    let service = web(&[ONE]);
+    let rules = Fake {
+        problem: Some("limit"),
+        ..Fake::of(&[service.clone()])
+    };
+    let compared = compare(&snapshot(&[service]), &rules);
+    assert_eq!(compared.unknown.len(), 3);
+    assert!(!compared.is_equal() && compared.differences.is_empty());
+}
+
+#[test]
+fn difference_that_is_not_confirmed_is_left_out() {
+    let service = web(&[ONE]);
+    let state = snapshot(&[service.clone()]);
+    let first = compare(&state, &Fake::of(&[]));
+    assert!(!first.is_equal());
+    assert!(
+        first
+            .confirmed_by(compare(&state, &Fake::of(&[service])))
+            .is_equal()
+    );
+}
