@@ -49,6 +49,8 @@ const IPTABLES_SERVICES: [&str; 4] = [
     "KUBE-EXTERNAL-SERVICES",
     "KUBE-PROXY-FIREWALL",
 ];
+/// The beginning of the chains of mode iptables.
+const IPTABLES_CHAINS: &str = "KUBE-";
 /// The chain whose presence tells mode iptables.
 const IPTABLES_MAIN: &str = IPTABLES_SERVICES[0];
 /// The beginning of the chains that check sources.
@@ -100,6 +102,8 @@ impl KubeProxy {
                 if ruleset.chains_named(IPTABLES_MAIN).next().is_none() {
                     return Err(absence());
                 }
+                // In the same tables are rules of other programs, which stay after a switch-over.
+                ruleset.keep_chains(IPTABLES_CHAINS);
             }
             let sets = StoredSets::read(&mut socket, &ruleset);
             // A set may be gone before it is read.

@@ -229,6 +229,34 @@ impl Ruleset {
         })
     }
 
+    /// Keeps the rules of chains whose name has this prefix, and of the others those that lead to such a chain. No policy drops any more.
+    pub(super) fn keep_chains(&mut self, prefix: &str) {
+        let leads_there = |rule: &Rule| {
+            let to_it = |expression| match expression {
+                Expression::Verdict(Verdict::Jump(to) | Verdict::Goto(to)) => {
+                    to.starts_with(prefix)
+                }
+                _ => false,
+            };
+            self.expressions(rule).any(to_it)
+        };
+        let kept: Vec<Option<Vec<Rule>>> = self
+            .chains
+            .iter()
+            .map(|chain| {
+                let is_other = !chain.name.starts_with(prefix);
+                let rules = chain.rules.iter().filter(|rule| leads_there(rule));
+                is_other.then(|| rules.cloned().collect())
+            })
+            .collect();
+        for (chain, kept) in self.chains.iter_mut().zip(kept) {
+            if let Some(base) = &mut chain.base {
+                base.drops_by_policy = false;
+            }
+            chain.rules = kept.unwrap_or_else(|| std::mem::take(&mut chain.rules));
+        }
+    }
+
     /// The families and names of the tables.
     pub(super) fn tables(&self) -> impl Iterator<Item = (u8, &str)> {
         self.tables.iter().map(|table| (table.family, &*table.name))

@@ -118,6 +118,10 @@ fn cluster_of_500_services_is_equal_in_mode_iptables() -> Result<()> {
             let services = services(SERVICES);
             let manifests = manifests(lab, &services)?;
             iptables::load(lab, &services)?;
+            // Rules of other programs are not compared.
+            let other = "*filter\n:FORWARD DROP [0:0]\n-A INPUT -p udp -m limit --limit 1/s -j DROP\nCOMMIT\n";
+            lab.node
+                .exec_with_input(&["iptables-nft-restore", "--noflush"], other)?;
             // In this mode node ports answer on all addresses.
             let run = verify(lab, &manifests, &["--node-port-addresses", "all"])?;
             expect_equal(&run, "iptables");

@@ -127,7 +127,12 @@ fn print_table(
     } else {
         groups(&comparison.differences)
     };
-    items.extend(comparison.unknown.iter().map(unknown_item));
+    let mut by_reason: BTreeMap<&str, Vec<&Unknown>> = BTreeMap::new();
+    for unknown in &comparison.unknown {
+        let same = by_reason.entry(&unknown.reason).or_default();
+        same.push(unknown);
+    }
+    items.extend(by_reason.values().filter_map(|same| unknown_item(same)));
     let listing = Listing {
         header: (
             ["SERVICE", "TO", "FROM", "DIFFERENCE"].to_vec(),
@@ -276,15 +281,21 @@ fn item(group: &[&Difference]) -> Item {
     }
 }
 
-fn unknown_item(unknown: &Unknown) -> Item {
+/// A line for what cannot be compared for the same reason.
+fn unknown_item(same: &[&Unknown]) -> Option<Item> {
+    let (unknown, more) = same.split_first()?;
+    let mut to = destination(&unknown.frontend, unknown.to);
+    if !more.is_empty() {
+        to = format!("{to} and {} more", more.len());
+    }
     let service = service_text(unknown.service.as_ref());
-    Item {
+    Some(Item {
         name: service.clone(),
         value: Value::Null,
         cells: (
             vec![
                 service.into(),
-                destination(&unknown.frontend, unknown.to).into(),
+                to.into(),
                 "-".into(),
                 Cell::styled(
                     format!("cannot be compared: {}", unknown.reason),
@@ -293,5 +304,5 @@ fn unknown_item(unknown: &Unknown) -> Item {
             ],
             vec!["-".into(), "-".into(), "-".into()],
         ),
-    }
+    })
 }
