@@ -13,6 +13,7 @@
 //! - [`core`]: what is decided; `core/` has a small type for each concern.
 //! - [`attempts`]: what clients' attempts say about backends, before it reaches the core.
 //! - [`decode`]: values of the store become events of the processor, before they reach the core.
+//! - [`flows`]: connections through services, from what conntrack tells.
 //! - [`health`]: health checks of load balancers, and whether this node's dataplane is up to date.
 //! - [`metrics`]: what is counted, and gauges as functions of the state.
 //!
@@ -27,6 +28,7 @@ pub mod attempts;
 pub mod core;
 pub mod decode;
 pub mod diagnosis;
+pub mod flows;
 pub mod health;
 #[cfg(test)]
 mod logged;

@@ -87,7 +87,7 @@ pub(crate) const fn kind_of(subsystem: u8, message: u8) -> u16 {
 /// One received message.
 pub(crate) struct Message<'a> {
     pub(crate) kind: u16,
-    pub(super) flags: u16,
+    pub(crate) flags: u16,
     pub(crate) sequence: u32,
     payload: &'a [u8],
 }

@@ -35,9 +35,9 @@ use crate::{
 pub const MAX_FLOWS: usize = 1000;
 
 /// `IPCTNL_MSG_CT_NEW`, the kind of a listed flow.
-const NEW: u8 = 0;
+pub(super) const NEW: u8 = 0;
 /// The length of `struct nfgenmsg`.
-const HEADER: usize = 4;
+pub(super) const HEADER: usize = 4;
 
 /// A connection that conntrack knows.
 #[expect(
@@ -297,7 +297,7 @@ fn write_filter(request: &mut Writer<'_>, protocol: Protocol, filter: TupleFilte
 }
 
 /// Reads a flow; none for protocols that no service has.
-fn read(attributes: Attributes<'_>) -> Option<KnownFlow> {
+pub(super) fn read(attributes: Attributes<'_>) -> Option<KnownFlow> {
     let [original, reply] = [TUPLE_ORIG, TUPLE_REPLY].map(|kind| attributes.nested(kind));
     let (original, reply) = (original?, reply?);
     let protocol = match original.nested(TUPLE_PROTO)?.get(PROTO_NUM)? {

@@ -7,6 +7,7 @@
 mod effect;
 mod evaluate;
 mod fields;
+mod flow_events;
 mod flows;
 mod follow;
 mod inspector;
@@ -31,6 +32,10 @@ mod traffic_filters;
 mod walk;
 mod xt_match;
 
+pub use flow_events::{
+    EventsRead, FlowEvent, FlowEventKind, FlowEvents, SampleRate, Traffic, counts_traffic,
+    list_flows,
+};
 pub use flows::{BackendFlows, KnownFlow, KnownFlows, MAX_FLOWS, TcpState};
 pub use inspector::{MASQUERADE_PORTS, NodeInspector};
 pub use kernel_network::{ClientOrigin, DownLink, KernelNetwork};

@@ -12,6 +12,8 @@ pub(crate) const STATUS: u16 = 3;
 pub(crate) const PROTOINFO: u16 = 4;
 pub(crate) const TIMEOUT: u16 = 7;
 pub(crate) const MARK: u16 = 8;
+pub(crate) const COUNTERS_ORIG: u16 = 9;
+pub(crate) const COUNTERS_REPLY: u16 = 10;
 pub(crate) const ID: u16 = 12;
 pub(crate) const ZONE: u16 = 18;
 pub(crate) const FILTER: u16 = 25;
@@ -28,6 +30,9 @@ pub(crate) const IP_V6_DST: u16 = 4;
 pub(crate) const PROTO_NUM: u16 = 1;
 pub(crate) const PROTO_SRC_PORT: u16 = 2;
 pub(crate) const PROTO_DST_PORT: u16 = 3;
+
+pub(crate) const COUNTERS_PACKETS: u16 = 1;
+pub(crate) const COUNTERS_BYTES: u16 = 2;
 
 pub(crate) const FILTER_ORIG_FLAGS: u16 = 1;
 pub(crate) const FILTER_REPLY_FLAGS: u16 = 2;
