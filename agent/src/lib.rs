@@ -7,6 +7,7 @@
 //! - [`drivers`] wait and do I/O for the pure core, the crate `contiv-node`, which owns all state.
 //! - [`health`] answers the health checks of load balancers.
 //! - [`counters`] are those of the kernel, by service.
+//! - `flows` tells of connections through services.
 //! - `kernel_evidence` reads from the kernel what concerns one connection.
 //! - [`service_manager`] reports the agent's state to systemd.
 //! - [`http`] answers questions about it; [`metrics`] counts; `otlp` sends a trace of each change.
@@ -21,6 +22,7 @@ pub mod controllers;
 pub mod counters;
 pub mod drivers;
 mod environment;
+mod flows;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod health;

@@ -28,8 +28,8 @@ use clap::{
 
 use commands::{
     actions, agent, apply, backends, cleanup, completions, controller, delete, describe, diff,
-    events, get, health_checks, kubectl_plugin, man, migrate, reference, refused, render, services,
-    status, support_bundle, top, trace, verify, version, why,
+    events, flows, get, health_checks, kubectl_plugin, man, migrate, reference, refused, render,
+    services, status, support_bundle, top, trace, verify, version, why,
 };
 use output::{error_chain::chain, outcome::Outcome, terminal::Terminal, usage_error::UsageError};
 
@@ -60,6 +60,7 @@ enum Command {
     Backends(backends::Backends),
     HealthChecks(health_checks::HealthChecks),
     Refused(refused::Refused),
+    Flows(flows::Flows),
     Events(events::Events),
     Top(top::Top),
     Trace(trace::Trace),
@@ -117,6 +118,7 @@ pub fn main() -> ExitCode {
         Command::Backends(command) => command.run(&mut terminal),
         Command::HealthChecks(command) => command.run(&mut terminal),
         Command::Refused(command) => command.run(&mut terminal),
+        Command::Flows(command) => command.run(&mut terminal),
         Command::Events(command) => command.run(&mut terminal),
         Command::Top(command) => command.run(&mut terminal),
         Command::Trace(command) => command.run(&mut terminal),

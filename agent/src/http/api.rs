@@ -14,6 +14,7 @@ use super::{
 use crate::{
     counters::ConnectionCounters,
     drivers::{Question, Request},
+    flows::Flows,
     health::HealthCheckQuestions,
     logging::LogLevel,
     metrics::Metrics,
@@ -41,6 +42,7 @@ pub struct Api {
     pub(super) attempts: AttemptsView,
     /// Room for pages that follow changes.
     pub(super) page_watchers: Arc<Semaphore>,
+    pub(super) flows: Flows,
 }
 
 impl Api {
@@ -54,7 +56,9 @@ impl Api {
     ) -> Self {
         let interface_kind: fn(&str) -> InterfaceKind = |_| InterfaceKind::Other;
         let configuration = "".into();
+        let flows = Flows::new(requests.clone());
         Self {
+            flows,
             requests,
             metrics,
             health_checks,

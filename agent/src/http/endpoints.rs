@@ -1,7 +1,7 @@
 //! The endpoints of the agent's debug HTTP.
 
 /// Every endpoint, with its purpose. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 35] = [
+pub const ENDPOINTS: [(&str, &str, &str); 36] = [
     ("GET", "/liveness", "200 while the node core answers"),
     (
         "GET",
@@ -28,6 +28,11 @@ pub const ENDPOINTS: [(&str, &str, &str); 35] = [
         "GET",
         "/refused",
         "refused attempts by service, frontend and reason, with clients of the last two minutes",
+    ),
+    (
+        "GET",
+        "/flows",
+        "connections through services, a line each: ?namespace=, ?service=, ?client=, ?verdict=, ?follow=true",
     ),
     (
         "GET",

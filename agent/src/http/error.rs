@@ -33,6 +33,8 @@ pub(super) enum ApiError {
     TooSlow,
     #[error("the connections cannot be counted: {0}")]
     NoCounters(String),
+    #[error("connections cannot be listed: {0}")]
+    NoFlows(String),
     #[error("{0}")]
     NotReady(&'static str),
     #[error("not every renderer has applied its first snapshot: {0}; see /renderers")]
@@ -60,6 +62,7 @@ impl IntoResponse for ApiError {
             Self::TooSlow
             | Self::NoAnswer(_)
             | Self::NoCounters(_)
+            | Self::NoFlows(_)
             | Self::NotReady(_)
             | Self::RenderersNotReady(_)
             | Self::PodNotAdded(_)

@@ -9,6 +9,7 @@ mod controller;
 mod counters;
 mod endpoints;
 mod error;
+mod flows;
 mod forwarding_log;
 mod health;
 mod history_query;
@@ -61,6 +62,7 @@ pub fn router(api: Api) -> Router {
             .route("/sizes", get(counters::sizes))
             .route("/counters", get(counters::counters))
             .route("/refused", get(counters::refused))
+            .route("/flows", get(flows::flows))
             .route("/services", get(views::services))
             .route("/services/{namespace}/{name}", get(views::service))
             .route("/snapshot", get(views::snapshot))

@@ -12,6 +12,7 @@ pub(crate) mod delete;
 pub(crate) mod describe;
 pub(crate) mod diff;
 pub(crate) mod events;
+pub(crate) mod flows;
 pub(crate) mod get;
 pub(crate) mod health_checks;
 pub(crate) mod kubectl_plugin;

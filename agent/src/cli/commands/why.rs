@@ -22,7 +22,10 @@ use crate::{
         Outcome, Terminal, UsageError,
         output::format::TextOutput,
         selection::{complete, name::Name},
-        source::{agent_absence, http_client},
+        source::{
+            agent_absence,
+            http_client::{self, Server},
+        },
     },
     kernel_evidence,
 };
@@ -223,6 +226,15 @@ fn is_without_answer(error: &anyhow::Error) -> bool {
     http_client::is_absence(error) || http_client::is_silence(error)
 }
 
+/// The addresses of a pod that the agent knows.
+pub(super) fn pod_addresses(agent: &Server, id: &PodId) -> anyhow::Result<BTreeSet<IpAddr>> {
+    let text = http_client::get_plain(agent, "/objects/pods")?;
+    let pods: Vec<PodView> =
+        serde_json::from_str(&text).context("the agent is not of this version")?;
+    let found = pods.into_iter().find(|pod| pod.id == *id);
+    Ok(found.map(|pod| pod.ips).unwrap_or_default())
+}
+
 /// The address of a pod, of this family if it is known, or why there is none.
 fn pod(
     name: &Name,
@@ -233,12 +245,10 @@ fn pod(
         return Err(UsageError("--from: with -f give the address of the pod".to_owned()).into());
     };
     let id = PodId::new(name.namespace_or("default"), name.name.as_str());
-    let text = http_client::get_plain(&agent.agent, "/objects/pods")?;
-    let pods: Vec<PodView> =
-        serde_json::from_str(&text).context("the agent is not of this version")?;
     let of_family = |ip: &IpAddr| is_ipv4.is_none_or(|is_ipv4| ip.is_ipv4() == is_ipv4);
-    let found = pods.iter().find(|pod| pod.id == id);
-    let address = found.and_then(|pod| pod.ips.iter().copied().find(of_family));
+    let address = pod_addresses(&agent.agent, &id)?
+        .into_iter()
+        .find(of_family);
     Ok(address.ok_or_else(|| {
         format!(
             "the agent knows no such address of pod {id}: an agent has only the pods of its node"

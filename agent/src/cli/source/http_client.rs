@@ -16,6 +16,7 @@ use axum::{
         uri::{PathAndQuery, Scheme},
     },
 };
+use futures::StreamExt;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -164,6 +165,50 @@ pub(crate) fn post(server: &Server, path: &str) -> anyhow::Result<String> {
     send_request(server, Method::POST, path, TIME_LIMIT).map_err(|error| explained(server, error))
 }
 
+/// Passes on the lines of an answer as they arrive, in pieces of whole lines, until the agent ends it, which is an error.
+///
+/// # Errors
+/// As [`get`], and the error of `take`.
+pub(crate) fn follow(
+    server: &Server,
+    path: &str,
+    mut take: impl FnMut(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let open = async { connect(server).await?.open_answer(Method::GET, path).await };
+        let opened = timeout(TIME_LIMIT, open).await;
+        let opened = opened.unwrap_or_else(|_| Err(too_late(server, TIME_LIMIT)));
+        let mut pieces = opened
+            .map_err(|error| explained(server, error))?
+            .into_data_stream();
+        let mut received = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.with_context(|| format!("{server} has ended the answer"))?;
+            received.extend_from_slice(&piece);
+            let whole = received
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |end| end + 1);
+            take(&String::from_utf8_lossy(&received[..whole]))?;
+            received.drain(..whole);
+        }
+        bail!("{server} has ended the answer: the agent stops, or see its log")
+    })
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")
+}
+
+fn too_late(server: &Server, limit: Duration) -> anyhow::Error {
+    let limit = limit.as_secs();
+    NoAnswer(format!("{server} has not answered within {limit} s; see its log")).into()
+}
+
 /// True if nothing listens at the address of the agent.
 pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
     error.is::<NoAgent>()
@@ -196,10 +241,7 @@ fn send_request(
     path: &str,
     limit: Duration,
 ) -> anyhow::Result<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("failed to start the runtime")?;
+    let runtime = runtime()?;
     runtime.block_on(async {
         let mut exchange = pin!(async { connect(server).await?.request(method, path).await });
         let silence = limit.min(SILENCE_LIMIT);
@@ -214,10 +256,9 @@ fn send_request(
             ))
             .into());
         }
-        timeout(limit.saturating_sub(silence), exchange).await.unwrap_or_else(|_| {
-            let limit = limit.as_secs();
-            Err(NoAnswer(format!("{server} has not answered within {limit} s; see its log")).into())
-        })
+        timeout(limit.saturating_sub(silence), exchange)
+            .await
+            .unwrap_or_else(|_| Err(too_late(server, limit)))
     })
 }
 
@@ -269,6 +310,15 @@ impl Connection {
     /// # Errors
     /// When there is no answer, or one without success. The error contains the agent's text.
     pub(crate) async fn request(&mut self, method: Method, path: &str) -> anyhow::Result<String> {
+        let body = self.open_answer(method, path).await?;
+        text(body, &self.agent).await
+    }
+
+    /// The body of the answer before it has arrived.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    async fn open_answer(&mut self, method: Method, path: &str) -> anyhow::Result<Body> {
         let agent = &self.agent;
         let request = Request::builder()
             .method(method)
@@ -285,11 +335,11 @@ impl Connection {
             .await
             .with_context(|| is_no_agent(agent))?;
         let status = response.status();
-        let body = to_bytes(Body::new(response.into_body()), SIZE_LIMIT).await;
-        let body = String::from_utf8_lossy(&body.with_context(|| is_no_agent(agent))?).into_owned();
+        let body = Body::new(response.into_body());
         if status.is_success() {
             return Ok(body);
         }
+        let body = text(body, agent).await?;
         let json: Option<Value> = serde_json::from_str(&body).ok();
         match json.as_ref().and_then(|json| json["error"].as_str()) {
             Some(error) => Err(ErrorAnswer(format!(
@@ -301,6 +351,11 @@ impl Connection {
             ))),
         }?
     }
+}
+
+async fn text(body: Body, agent: &str) -> anyhow::Result<String> {
+    let body = to_bytes(body, SIZE_LIMIT).await;
+    Ok(String::from_utf8_lossy(&body.with_context(|| is_no_agent(agent))?).into_owned())
 }
 
 fn is_no_agent(agent: &str) -> String {

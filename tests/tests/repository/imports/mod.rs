@@ -23,6 +23,7 @@ const LAYERS: &[&[&str]] = &[
     &["cli", "fuzz"],
     &["agent", "controller"],
     &[
+        "flows",
         "http",
         "local_addresses",
         "metrics",

@@ -160,7 +160,7 @@ pub(in crate::cli) fn query_of(flow: &Flow) -> String {
 }
 
 /// Escapes every character that has a meaning in a query.
-fn percent_encoded(text: &str) -> PercentEncode<'_> {
+pub(in crate::cli) fn percent_encoded(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, NON_ALPHANUMERIC)
 }
 

@@ -1,0 +1,173 @@
+//! Connections through services, for those that watch them. The kernel makes its events only while somebody watches.
+//!
+//! ```text
+//!  conntrack's events ─┐
+//!  refused attempts ───┼─► thread `flows` ─ FlowTracker ─► filter of each watcher ─► its bounded channel ─► HTTP
+//!  frontends (core) ───┘
+//! ```
+//!
+//! The first watcher starts the thread, and it ends with the last one.
+
+mod source;
+mod watcher;
+
+use std::{
+    fmt,
+    sync::{Arc, mpsc as threads},
+};
+
+use contiv_model::Snapshot;
+use contiv_node::{
+    Core,
+    flows::{FlowFilter, FlowList, FlowTracker, FrontendIndex, RefusedTracker},
+};
+use contiv_renderer::{
+    nftables::{
+        InspectError,
+        counters::{self, RefusedAttempt},
+    },
+    packet_path::{SampleRate, list_flows},
+};
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::{
+    sync::{Mutex, Semaphore, mpsc, oneshot},
+    task::spawn_blocking,
+};
+
+use crate::drivers::{Question, Request};
+use source::Source;
+pub(crate) use watcher::Lines;
+use watcher::Watcher;
+
+/// How many connections a list has; of more it has a sample.
+const MAX_LISTED: usize = 4_096;
+/// How often a watcher comes anew that came just as the thread ended.
+const MAX_STARTS: usize = 3;
+
+/// Tells of connections. Clones share the thread.
+#[derive(Clone)]
+pub struct Flows {
+    requests: mpsc::Sender<Request>,
+    /// Where the thread receives watchers, while it runs.
+    thread: Arc<Mutex<Option<threads::Sender<Watcher>>>>,
+    /// A list reads the whole table of conntrack: one at a time.
+    lister: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Flows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flows").finish_non_exhaustive()
+    }
+}
+
+impl Flows {
+    /// Asks the node for its services through `requests`.
+    pub fn new(requests: mpsc::Sender<Request>) -> Self {
+        Self {
+            requests,
+            thread: Arc::default(),
+            lister: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// The connections that are there, and the attempts that were refused lately: lines of JSON.
+    ///
+    /// # Errors
+    /// When the node has no services yet, or the kernel cannot be read; as text.
+    pub(crate) async fn list(&self, filter: FlowFilter) -> Result<String, String> {
+        let index = FrontendIndex::new(snapshot(&self.requests).await?);
+        let _permit = self
+            .lister
+            .acquire()
+            .await
+            .map_err(|error| error.to_string())?;
+        spawn_blocking(move || list(&index, &filter))
+            .await
+            .map_err(|error| error.to_string())?
+    }
+
+    /// The connections from now on.
+    ///
+    /// # Errors
+    /// When there are too many watchers, the node has no services yet, or the kernel does not tell of connections; as text.
+    pub(crate) async fn watch(&self, filter: FlowFilter) -> Result<Lines, String> {
+        for _ in 0..MAX_STARTS {
+            let (reply, answer) = oneshot::channel();
+            let (watcher, lines) = Watcher::new(filter.clone(), reply);
+            self.enter(watcher).await?;
+            // The thread may have ended just now.
+            if let Ok(answer) = answer.await {
+                return answer.map(|()| lines);
+            }
+        }
+        Err("the watch ended before it began; try again".to_owned())
+    }
+
+    /// Hands a watcher to the thread, which is started if it does not run.
+    async fn enter(&self, watcher: Watcher) -> Result<(), String> {
+        let mut thread = self.thread.lock().await;
+        let rejected = match &*thread {
+            Some(running) => running.send(watcher).err().map(|error| error.0),
+            None => Some(watcher),
+        };
+        if let Some(watcher) = rejected {
+            let requests = self.requests.clone();
+            *thread = Some(Source::start(watcher, requests).map_err(|error| error.to_string())?);
+        }
+        Ok(())
+    }
+}
+
+/// What the services are.
+async fn snapshot(requests: &mpsc::Sender<Request>) -> Result<Snapshot, String> {
+    let (question, answer) = Question::new(Core::snapshot);
+    let stopping = "the agent is stopping";
+    let sent = requests.send(Request::Ask(question)).await;
+    sent.map_err(|_| stopping.to_owned())?;
+    let snapshot = answer.await.map_err(|_| stopping.to_owned())?;
+    snapshot.ok_or_else(|| "the store has not been read yet; see /readiness".to_owned())
+}
+
+fn list(index: &FrontendIndex, filter: &FlowFilter) -> Result<String, String> {
+    let (mut tracker, at) = (FlowTracker::default(), Timestamp::now());
+    let mut list = FlowList::with_limit(MAX_LISTED);
+    list_flows(|event| {
+        let flow = tracker.on_event(&event, index, at);
+        let wanted = flow.filter(|flow| filter.matches(flow));
+        wanted.into_iter().for_each(|flow| list.add(flow));
+    })
+    .map_err(|error| error.to_string())?;
+    let refused = refused_attempts()?;
+    let refused = RefusedTracker::default().on_list(refused, index, at);
+    for flow in refused.into_iter().filter(|flow| filter.matches(flow)) {
+        list.add(flow);
+    }
+    let (flows, rate) = list.finish();
+    let mut lines = Vec::new();
+    for flow in flows {
+        watcher::write_line(&mut lines, &flow);
+    }
+    if rate != SampleRate::ALL {
+        watcher::write_line(&mut lines, &sample_notice(rate));
+    }
+    String::from_utf8(lines).map_err(|error| error.to_string())
+}
+
+/// The attempts that were refused lately; none without the table of the renderer `nftables`.
+fn refused_attempts() -> Result<Vec<RefusedAttempt>, String> {
+    match counters::refused_attempts() {
+        Err(InspectError::NoTable) => Ok(Vec::new()),
+        result => result.map_err(|error| error.to_string()),
+    }
+}
+
+/// That connections are a sample.
+fn sample_notice(rate: SampleRate) -> serde_json::Value {
+    let one_in = rate.one_in();
+    let text = match one_in {
+        1 => "every connection is shown again".to_owned(),
+        _ => format!("too many connections: one in {one_in} is shown; a filter shows others"),
+    };
+    json!({"event": "notice", "text": text, "one_in": one_in})
+}

@@ -1,0 +1,265 @@
+//! The thread that receives conntrack's events while somebody watches.
+
+use std::{
+    io,
+    sync::mpsc::{self as threads, Receiver},
+    thread,
+    time::{Duration, Instant},
+};
+
+use contiv_node::{
+    Core,
+    flows::{EventBudget, FlowTracker, FrontendIndex, RefusedTracker, ServiceFlow},
+};
+use contiv_renderer::packet_path::{FlowEventKind, FlowEvents, PathError};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{refused_attempts, sample_notice, watcher::Watcher};
+use crate::drivers::{Question, Request};
+
+/// Who comes when there are so many is turned away: each costs time for each connection.
+const MAX_WATCHERS: usize = 8;
+/// Events are read together: a thread that wakes for each would cost several times as much.
+const READ_INTERVAL: Duration = Duration::from_millis(50);
+/// How many messages are read together. More wait, and are lost when the receive buffer is full.
+const MAX_READ: usize = 8_192;
+/// How long to wait for an event before looking whether somebody watches.
+const IDLE_WAIT: Duration = Duration::from_millis(250);
+/// The interval of decisions by the number of events, and of looking for refused attempts and changed services.
+const TICK: Duration = Duration::from_secs(1);
+/// Looking for them takes at most one part in so many of the time.
+const TICK_SHARE: u32 = 100;
+/// A connection that says nothing for a minute is closed.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The thread's state.
+pub(super) struct Source {
+    requests: mpsc::Sender<Request>,
+    arrivals: Receiver<Watcher>,
+    watchers: Vec<Watcher>,
+    events: FlowEvents,
+    index: FrontendIndex,
+    /// The revision of the store that the index has.
+    revision: Option<i64>,
+    tracker: FlowTracker,
+    refused: RefusedTracker,
+    budget: EventBudget,
+    /// New connections since the last tick, of those that are received.
+    new: u32,
+    has_lost: bool,
+}
+
+impl Source {
+    /// Starts the thread. The first watcher is answered when its first event can come.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(super) fn start(
+        first: Watcher,
+        requests: mpsc::Sender<Request>,
+    ) -> io::Result<threads::Sender<Watcher>> {
+        let (sender, arrivals) = threads::channel();
+        thread::Builder::new()
+            .name("flows".to_owned())
+            .spawn(move || run(first, requests, arrivals))?;
+        Ok(sender)
+    }
+
+    fn open(requests: mpsc::Sender<Request>, arrivals: Receiver<Watcher>) -> Result<Self, String> {
+        let mut source = Self {
+            requests,
+            arrivals,
+            watchers: Vec::new(),
+            events: FlowEvents::open().map_err(|error| error.to_string())?,
+            index: FrontendIndex::default(),
+            revision: None,
+            tracker: FlowTracker::default(),
+            refused: RefusedTracker::default(),
+            budget: EventBudget::default(),
+            new: 0,
+            has_lost: false,
+        };
+        source.apply_budget()?;
+        source.refresh_index()?;
+        // Those of before are no news.
+        source.list_refused()?;
+        Ok(source)
+    }
+
+    /// Works until nobody watches, or something fails.
+    fn work(&mut self) -> Result<(), String> {
+        let (mut ticked, mut spoke) = (Instant::now(), Instant::now());
+        let mut tick = TICK;
+        loop {
+            self.admit();
+            self.watchers.retain(|watcher| !watcher.is_gone());
+            if self.watchers.is_empty() || self.requests.is_closed() {
+                return Ok(());
+            }
+            let failed = |error: PathError| error.to_string();
+            if self.events.wait(IDLE_WAIT).map_err(failed)? {
+                self.read_events()?;
+            }
+            if ticked.elapsed() >= tick {
+                let start = Instant::now();
+                self.on_tick(start - ticked)?;
+                ticked = start;
+                tick = TICK.max(start.elapsed() * TICK_SHARE);
+            }
+            if spoke.elapsed() >= KEEP_ALIVE_INTERVAL {
+                spoke = Instant::now();
+                self.watchers.iter_mut().for_each(Watcher::keep_alive);
+            }
+            self.watchers.iter_mut().for_each(Watcher::flush);
+            thread::sleep(READ_INTERVAL);
+        }
+    }
+
+    /// Lets those watch that have come.
+    fn admit(&mut self) {
+        while let Ok(mut watcher) = self.arrivals.try_recv() {
+            if self.watchers.len() >= MAX_WATCHERS {
+                watcher.answer(Err(format!(
+                    "{MAX_WATCHERS} watch already, which is the most; end one of them"
+                )));
+                continue;
+            }
+            if self.budget.rate.one_in() > 1 {
+                watcher.notify(&sample_notice(self.budget.rate));
+            }
+            watcher.answer(Ok(()));
+            self.watchers.push(watcher);
+        }
+    }
+
+    fn read_events(&mut self) -> Result<(), String> {
+        let Self {
+            events,
+            watchers,
+            index,
+            tracker,
+            new,
+            ..
+        } = self;
+        let at = Timestamp::now();
+        let read = events.read(MAX_READ, |event| {
+            *new += u32::from(event.kind == FlowEventKind::New);
+            if let Some(flow) = tracker.on_event(&event, index, at) {
+                for watcher in &mut *watchers {
+                    watcher.add(&flow);
+                }
+            }
+        });
+        let read = read.map_err(|error| error.to_string())?;
+        if read.has_lost {
+            self.has_lost = true;
+            self.tracker.forget();
+        }
+        Ok(())
+    }
+
+    fn on_tick(&mut self, took: Duration) -> Result<(), String> {
+        if std::mem::take(&mut self.has_lost) {
+            self.notify(&json!({
+                "event": "notice",
+                "text": "the kernel had no room for all events: some connections are missing",
+                "kernel_lost": true,
+            }));
+            self.decide(took, true)?;
+        } else {
+            self.decide(took, false)?;
+        }
+        self.refresh_index()?;
+        for flow in self.list_refused()? {
+            for watcher in &mut self.watchers {
+                watcher.add(&flow);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides what is received from now on.
+    fn decide(&mut self, took: Duration, has_lost: bool) -> Result<(), String> {
+        let new = std::mem::take(&mut self.new);
+        let before = self.budget;
+        self.budget = before.after(new, took, has_lost);
+        if before == self.budget {
+            return Ok(());
+        }
+        self.apply_budget()?;
+        if before.rate != self.budget.rate {
+            self.tracker.sample(self.budget.rate);
+            self.notify(&sample_notice(self.budget.rate));
+        }
+        if before.has_changes != self.budget.has_changes {
+            let text = if self.budget.has_changes {
+                "the end of a TCP connection is shown at once again"
+            } else {
+                "many connections: the end of one of TCP is shown when the kernel forgets it, minutes later"
+            };
+            let has_changes = self.budget.has_changes;
+            self.notify(&json!({"event": "notice", "text": text, "ends_at_once": has_changes}));
+        }
+        Ok(())
+    }
+
+    fn apply_budget(&mut self) -> Result<(), String> {
+        let Self { events, budget, .. } = self;
+        let applied = events
+            .sample(budget.rate)
+            .and_then(|()| events.receive_changes(budget.has_changes));
+        applied.map_err(|error| error.to_string())
+    }
+
+    fn notify(&mut self, notice: &Value) {
+        for watcher in &mut self.watchers {
+            watcher.notify(notice);
+        }
+    }
+
+    /// Asks the core for its services, if they may have changed.
+    fn refresh_index(&mut self) -> Result<(), String> {
+        let known = self.revision;
+        let (question, answer) = Question::new(move |core: &Core| {
+            let revision = core.status().revision;
+            (known != Some(revision)).then(|| (revision, core.snapshot()))
+        });
+        let stopping = |()| "the agent is stopping".to_owned();
+        let sent = self.requests.blocking_send(Request::Ask(question));
+        sent.map_err(|_| stopping(()))?;
+        let Some((revision, snapshot)) = answer.blocking_recv().map_err(|_| stopping(()))? else {
+            return Ok(());
+        };
+        let snapshot =
+            snapshot.ok_or_else(|| "the store has not been read yet; see /readiness".to_owned())?;
+        (self.index, self.revision) = (FrontendIndex::new(snapshot), Some(revision));
+        Ok(())
+    }
+
+    /// The attempts that were refused since this was called the last time.
+    fn list_refused(&mut self) -> Result<Vec<ServiceFlow>, String> {
+        let attempts = refused_attempts()?;
+        Ok(self
+            .refused
+            .on_list(attempts, &self.index, Timestamp::now()))
+    }
+}
+
+fn run(mut first: Watcher, requests: mpsc::Sender<Request>, arrivals: Receiver<Watcher>) {
+    let mut source = match Source::open(requests, arrivals) {
+        Ok(source) => source,
+        Err(error) => {
+            first.answer(Err(error));
+            return;
+        }
+    };
+    first.answer(Ok(()));
+    source.watchers.push(first);
+    if let Err(error) = source.work() {
+        source
+            .notify(&json!({"event": "notice", "text": format!("ended: {error}"), "ended": true}));
+        source.watchers.iter_mut().for_each(Watcher::flush);
+    }
+}
