@@ -47,7 +47,7 @@ const MAX_STARTS: usize = 3;
 
 /// Tells of connections. Clones share the thread.
 #[derive(Clone)]
-pub struct Flows {
+pub(crate) struct Flows {
     requests: mpsc::Sender<Request>,
     /// Where the thread receives watchers, while it runs.
     thread: Arc<Mutex<Option<threads::Sender<Watcher>>>>,
@@ -63,7 +63,7 @@ impl fmt::Debug for Flows {
 
 impl Flows {
     /// Asks the node for its services through `requests`.
-    pub fn new(requests: mpsc::Sender<Request>) -> Self {
+    pub(crate) fn new(requests: mpsc::Sender<Request>) -> Self {
         Self {
             requests,
             thread: Arc::default(),

@@ -31,8 +31,8 @@ const IDLE_WAIT: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_secs(1);
 /// Looking for them takes at most one part in so many of the time.
 const TICK_SHARE: u32 = 100;
-/// A connection that says nothing for a minute is closed.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// That a silent reader has gone is noticed when something is sent to it.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread's state.
 pub(super) struct Source {

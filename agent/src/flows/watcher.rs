@@ -74,10 +74,10 @@ impl Watcher {
         write_line(&mut self.piece, notice);
     }
 
-    /// Adds an empty line if there is nothing else, so that the connection is not idle.
+    /// Adds a space before the next line if there is nothing else, which JSON allows.
     pub(super) fn keep_alive(&mut self) {
         if self.piece.is_empty() {
-            self.piece.push(b'\n');
+            self.piece.push(b' ');
         }
     }
 

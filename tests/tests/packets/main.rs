@@ -31,6 +31,7 @@ mod kernel_smoke;
 mod kernel_trace;
 mod kubernetes;
 mod lab;
+mod live_flows;
 mod masquerade_sources;
 mod mass_deletion;
 mod metrics;

@@ -223,7 +223,7 @@ impl Flows {
             &format!("/flows?follow=true&{query}"),
             |lines| {
                 let mut items = Vec::new();
-                for text in lines.lines().filter(|line| !line.is_empty()) {
+                for text in lines.lines().filter(|line| !line.trim().is_empty()) {
                     let (line, value) = parse(text)?;
                     match line.flow {
                         Some(flow) if !matcher.matches(&flow.service) => {}
