@@ -358,3 +358,92 @@ fn sample_filter(rate: SampleRate) -> [SockFilter; 9] {
         SockFilter::new(RETURN, 0, 0, 0),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        netlink::{
+            Writer,
+            message::{begin_message, end_message},
+        },
+        nftables::conntrack::constants::{
+            IP_V4_DST, IP_V4_SRC, PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, STATUS, TUPLE_IP,
+            TUPLE_ORIG, TUPLE_PROTO, TUPLE_REPLY,
+        },
+    };
+
+    /// A message about a connection of UDP, which has carried 60 and 120 bytes.
+    fn message(kind: u8, flags: u16) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let kind = kind_of(NFNL_SUBSYS_CTNETLINK, kind);
+        begin_message(&mut bytes, kind, flags, 0, 2, 0);
+        let mut writer = Writer::new(&mut bytes);
+        for (tuple, source, destination) in [
+            (TUPLE_ORIG, [10, 0, 0, 9], [10, 96, 0, 1]),
+            (TUPLE_REPLY, [10, 244, 1, 7], [10, 0, 0, 9]),
+        ] {
+            writer.nested(tuple, |tuple| {
+                tuple.nested(TUPLE_IP, |addresses| {
+                    addresses.bytes(IP_V4_SRC, &source);
+                    addresses.bytes(IP_V4_DST, &destination);
+                });
+                tuple.nested(TUPLE_PROTO, |ports| {
+                    ports.u8(PROTO_NUM, 17);
+                    ports.bytes(PROTO_SRC_PORT, &4000_u16.to_be_bytes());
+                    ports.bytes(PROTO_DST_PORT, &53_u16.to_be_bytes());
+                });
+            });
+        }
+        writer.u32(STATUS, 0);
+        writer.u32(ID, 77);
+        for (direction, packets, size) in [(COUNTERS_ORIG, 1_u64, 60_u64), (COUNTERS_REPLY, 2, 120)]
+        {
+            writer.nested(direction, |counters| {
+                counters.bytes(COUNTERS_PACKETS, &packets.to_be_bytes());
+                counters.bytes(COUNTERS_BYTES, &size.to_be_bytes());
+            });
+        }
+        end_message(&mut bytes, 0);
+        bytes
+    }
+
+    #[test]
+    fn message_tells_what_has_happened_to_which_connection() {
+        for (kind, flags, expected) in [
+            (NEW, 0x600, FlowEventKind::New),
+            (NEW, 0, FlowEventKind::Changed),
+            (DELETE, 0, FlowEventKind::Ended),
+        ] {
+            let received = message(kind, flags);
+            let found: Vec<FlowEvent> = events(&received).collect();
+            let [event] = &found[..] else {
+                panic!("{found:?}")
+            };
+            assert_eq!((event.kind, event.id), (expected, 77));
+            assert_eq!(event.flow.server, ([10, 244, 1, 7], 4000).into());
+            let traffic = event.traffic.unwrap();
+            assert_eq!((traffic.bytes_sent, traffic.packets_received), (60, 2));
+            for end in 0..received.len() {
+                assert_eq!(events(&received[..end]).count(), 0, "cut off after {end}");
+            }
+        }
+        assert_eq!(events(&message(GET, 0)).count(), 0);
+    }
+
+    #[test]
+    fn sample_has_the_part_of_the_numbers_that_it_says() {
+        let mut rate = SampleRate::ALL;
+        for one_in in [1, 2, 4, 8] {
+            assert_eq!(rate.one_in(), one_in);
+            let contained = (0..800).filter(|id| rate.contains(*id)).count();
+            assert_eq!(u32::try_from(contained), Ok(800 / one_in));
+            assert!(rate.doubled().contains(one_in) || one_in == 1);
+            rate = rate.halved();
+        }
+        for _ in 0..100 {
+            rate = rate.halved();
+        }
+        assert!(rate.one_in() > 1_000_000);
+    }
+}
