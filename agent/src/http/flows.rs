@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use axum::{
     body::{Body, Bytes},
     extract::{Query as Arguments, State, rejection::QueryRejection},
-    http::header::CONTENT_TYPE,
+    http::{HeaderMap, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
 use contiv_node::flows::{FlowFilter, FlowVerdict};
@@ -13,7 +13,7 @@ use futures::{StreamExt, stream};
 use ipnetwork::IpNetwork;
 use serde::Deserialize;
 
-use super::{Api, error::ApiError};
+use super::{Api, error::ApiError, protection::refuse_foreign_site};
 use crate::flows::Lines;
 
 #[derive(Debug, Deserialize)]
@@ -48,8 +48,11 @@ impl FlowsArguments {
 /// `GET /flows`: lines of JSON.
 pub(super) async fn flows(
     State(api): State<Api>,
+    headers: HeaderMap,
     arguments: Result<Arguments<FlowsArguments>, QueryRejection>,
 ) -> Result<Response, ApiError> {
+    // It costs time of the kernel, which pages of other sites may not cause.
+    refuse_foreign_site(&headers)?;
     let Arguments(arguments) =
         arguments.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
     let filter = arguments.filter()?;

@@ -48,7 +48,8 @@ pub(crate) struct Flows {
     #[arg(long, value_enum)]
     verdict: Option<Verdict>,
 
-    /// Go on, and print connections as they begin (new), end (closed) and are forgotten by the kernel (ended). With -o json a line each
+    /// Go on, and print connections as they begin (new), end (closed) and are forgotten by the kernel (ended); of those that
+    /// began meanwhile. With -o json a line each
     #[arg(
         short,
         long,

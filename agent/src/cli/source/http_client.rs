@@ -193,7 +193,10 @@ pub(crate) fn follow(
             take(&String::from_utf8_lossy(&received[..whole]))?;
             received.drain(..whole);
         }
-        bail!("{server} has ended the answer: the agent stops, or see its log")
+        Err(NoAnswer(format!(
+            "{server} has ended the answer: the agent stops, or see its log"
+        ))
+        .into())
     })
 }
 
@@ -206,7 +209,10 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 
 fn too_late(server: &Server, limit: Duration) -> anyhow::Error {
     let limit = limit.as_secs();
-    NoAnswer(format!("{server} has not answered within {limit} s; see its log")).into()
+    NoAnswer(format!(
+        "{server} has not answered within {limit} s; see its log"
+    ))
+    .into()
 }
 
 /// True if nothing listens at the address of the agent.
