@@ -76,13 +76,13 @@ impl Flows {
     /// # Errors
     /// When the node has no services yet, or the kernel cannot be read; as text.
     pub(crate) async fn list(&self, filter: FlowFilter) -> Result<String, String> {
-        let index = FrontendIndex::new(snapshot(&self.requests).await?);
+        let snapshot = snapshot(&self.requests).await?;
         let _permit = self
             .lister
             .acquire()
             .await
             .map_err(|error| error.to_string())?;
-        spawn_blocking(move || list(&index, &filter))
+        spawn_blocking(move || list(&FrontendIndex::new(snapshot), &filter))
             .await
             .map_err(|error| error.to_string())?
     }
@@ -133,9 +133,11 @@ fn list(index: &FrontendIndex, filter: &FlowFilter) -> Result<String, String> {
     let (mut tracker, at) = (FlowTracker::default(), Timestamp::now());
     let mut list = FlowList::with_limit(MAX_LISTED);
     list_flows(|event| {
-        let flow = tracker.on_event(&event, index, at);
-        let wanted = flow.filter(|flow| filter.matches(flow));
-        wanted.into_iter().for_each(|flow| list.add(flow));
+        if let Some(flow) = tracker.on_event(&event, index, at)
+            && filter.matches(&flow)
+        {
+            list.add(flow);
+        }
     })
     .map_err(|error| error.to_string())?;
     let refused = refused_attempts()?;

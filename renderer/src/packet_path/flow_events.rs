@@ -315,7 +315,9 @@ pub fn list_flows(mut take: impl FnMut(FlowEvent)) -> Result<(), PathError> {
             let attributes = message.get(HEADER..).map(Attributes);
             let listed = attributes
                 .and_then(|attributes| FlowEvent::read(FlowEventKind::Listed, attributes));
-            listed.into_iter().for_each(&mut take);
+            if let Some(event) = listed {
+                take(event);
+            }
         },
     )
 }

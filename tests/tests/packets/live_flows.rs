@@ -59,12 +59,16 @@ impl Watch {
         parsed.collect()
     }
 
-    /// Waits for a line with these fields.
-    fn wait_for(&self, what: &str, fields: &[(&str, &str)]) -> Result<()> {
+    /// Waits for a line with these fields. A listing has the kernel forget connections whose time is over, which else may take it a
+    /// minute.
+    fn wait_for(&self, lab: &Lab, what: &str, fields: &[(&str, &str)]) -> Result<()> {
         let is_it = |line: &Value| fields.iter().all(|(name, value)| line[name] == **value);
-        wait_until(what, EVENT_TIMEOUT, || self.lines().iter().any(is_it))
-            .map(drop)
-            .map_err(|error| LabError::Unexpected(format!("{error}: {:#?}", self.lines())))
+        wait_until(what, EVENT_TIMEOUT, || {
+            let _ = lab.node.exec(&["conntrack", "-L"]);
+            self.lines().iter().any(is_it)
+        })
+        .map(drop)
+        .map_err(|error| LabError::Unexpected(format!("{error}: {:#?}", self.lines())))
     }
 }
 
@@ -242,12 +246,13 @@ fn watch_tells_of_beginning_end_and_refusal_and_else_nothing_runs() -> Result<()
                     ("service", "default/web"),
                     ("verdict", "served"),
                 ];
-                watch.wait_for(event, &fields)?;
+                watch.wait_for(lab, event, &fields)?;
             }
             ask(&resets)?;
             ask(&silent)?;
             ask(&empty)?;
             watch.wait_for(
+                lab,
                 "a reset",
                 &[
                     ("service", "default/resets"),
@@ -257,6 +262,7 @@ fn watch_tells_of_beginning_end_and_refusal_and_else_nothing_runs() -> Result<()
                 ],
             )?;
             watch.wait_for(
+                lab,
                 "silence",
                 &[
                     ("service", "default/silent"),
@@ -266,6 +272,7 @@ fn watch_tells_of_beginning_end_and_refusal_and_else_nothing_runs() -> Result<()
             )?;
             for of in [&watch, &refused] {
                 of.wait_for(
+                    lab,
                     "a refusal",
                     &[
                         ("service", "default/empty"),
@@ -288,7 +295,7 @@ fn watch_tells_of_beginning_end_and_refusal_and_else_nothing_runs() -> Result<()
             })?;
             lab.node
                 .exec(&["sysctl", "-qw", "net.netfilter.nf_conntrack_events=0"])?;
-            let error = flows(lab, &["--watch"]).map_or_else(|error| error.to_string(), |out| out);
+            let error = flows(lab, &["--watch"]).unwrap_or_else(|error| error.to_string());
             assert!(
                 error.contains("sysctl -w net.netfilter.nf_conntrack_events=2"),
                 "{error}"

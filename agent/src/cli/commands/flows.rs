@@ -28,7 +28,7 @@ use crate::cli::{
 ///
 /// VERDICT is served (sent to a backend), unanswered (the backend has not answered) or refused, with the reason: no-endpoints, policy,
 /// source-ranges (as in contiv refused), or backend-reset (nothing listens there). If there are very many, a sample is shown, which
-/// is said. Bytes, in the wide form, need the kernel's nf_conntrack_acct=1. Exit codes: 0 success; 1 the agent does not answer; 2 wrong
+/// is said. Bytes, in the wide form, need the kernel's `nf_conntrack_acct=1`. Exit codes: 0 success; 1 the agent does not answer; 2 wrong
 /// usage.
 #[derive(Debug, Args)]
 #[command(alias = "flow")]
