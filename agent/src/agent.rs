@@ -30,6 +30,7 @@ use crate::{
     metrics::Metrics,
     mirror,
     process::{self, RetryingListener, SignalRequest, Signals, listen},
+    self_check::SelfCheck,
     service_manager::{ServiceManager, node_status, readiness_of_node},
     shared_tables::{SharedTablesView, watch_tables},
     state_dir::{StateDir, attached_pods},
@@ -104,6 +105,16 @@ async fn run_until_stopped(
     };
     let (local, address_watch) = local_addresses::open().await;
     let attached = still_attached(attached_pods(&config.state_dir), &local);
+    let self_check = if config.self_check {
+        Some(
+            SelfCheck::open()
+                .await
+                .context("failed to listen for the self-check")?,
+        )
+    } else {
+        None
+    };
+    let own_service = self_check.as_ref().map(SelfCheck::service).transpose()?;
     let node = Node::new(
         NodeConfig {
             core: CoreConfig {
@@ -126,6 +137,7 @@ async fn run_until_stopped(
                 renderers: Vec::new(),
                 verified_renderers: Vec::new(),
                 traffic_renderer: traffic_renderer(config).into(),
+                self_check: own_service,
             },
             mirror: Some(config.state_dir.clone()),
             // With etcd the controller external-workloads writes these slices.
@@ -172,6 +184,9 @@ async fn run_until_stopped(
         ));
     }
     // These end with the node.
+    if let Some(self_check) = self_check {
+        tokio::spawn(self_check.run(api.clone(), requests.clone()));
+    }
     tokio::spawn(http::log_forwarding(api));
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::report_changes(

@@ -9,6 +9,7 @@
 //! - [`counters`] are those of the kernel, by service.
 //! - `flows` tells of connections through services.
 //! - `kernel_evidence` reads from the kernel what concerns one connection.
+//! - `self_check` connects through the rules to itself.
 //! - [`service_manager`] reports the agent's state to systemd.
 //! - [`http`] answers questions about it; [`metrics`] counts; `otlp` sends a trace of each change.
 
@@ -37,6 +38,7 @@ mod otlp;
 mod process;
 #[cfg(any(test, fuzzing))]
 mod round_trip;
+mod self_check;
 pub mod service_manager;
 mod shared_tables;
 pub mod state_dir;

@@ -19,6 +19,7 @@ mod pods;
 mod quarantine;
 mod renderers;
 mod rereads;
+mod self_check;
 mod status;
 mod store_state;
 mod unserved;
@@ -65,6 +66,7 @@ use pods::{PodAddition, PodAdditions};
 use quarantine::Quarantine;
 use renderers::{ExpiredTimer, RendererReport, Renderers};
 use rereads::Rereads;
+use self_check::SelfCheck;
 use store_state::{SAVED_LIMIT, StoreState};
 use unserved::UnservedWorkloads;
 use verification::{VerificationResult, Verifications};
@@ -79,6 +81,7 @@ pub use object_changes::ObjectChanges;
 pub use own_node::own_node_key;
 pub use quarantine::Quarantined;
 pub use renderers::{LastError, LastReport, RendererView};
+pub use self_check::SelfCheckFailure;
 pub use status::Status;
 pub use store_state::{MirrorStatus, StoreDown};
 pub use verification::{VerificationConfig, VerificationView};
@@ -117,6 +120,8 @@ pub struct CoreConfig {
     pub verified_renderers: Vec<Arc<str>>,
     /// The renderer of this node's traffic, on which the node's health depends.
     pub traffic_renderer: Arc<str>,
+    /// The agent's own service, through which it proves its dataplane. Renderers have it beside those of the store.
+    pub self_check: Option<Arc<ContivService>>,
 }
 
 /// The state of the agent.
@@ -139,6 +144,7 @@ pub struct Core {
     resyncs_on_drift: bool,
     pods: PodAdditions,
     failover: Failover,
+    self_check: SelfCheck,
     store: StoreState,
     traffic_renderer: Arc<str>,
     started: Now,
@@ -181,6 +187,7 @@ impl Core {
             resyncs_on_drift: config.verification.resync_on_drift,
             pods: PodAdditions::default(),
             failover: Failover::default(),
+            self_check: SelfCheck::new(config.self_check),
             store: StoreState::new(config.has_mirror, now.instant),
             traffic_renderer: config.traffic_renderer,
             started: now,
@@ -257,6 +264,11 @@ impl Core {
             Input::FailoverState(state) => {
                 let update = self.failover.on_state(state);
                 self.apply_failover(update);
+            }
+            Input::SelfChecked(failure) => {
+                if let Some(text) = self.self_check.on_checked(failure, self.now.time) {
+                    self.note("self-check", text);
+                }
             }
         }
         self.out.drain(..).for_each(execute);
@@ -764,7 +776,10 @@ impl Core {
 
     /// Gives pending work to all idle renderers.
     fn dispatch(&mut self) {
-        let snapshot = || self.carriers.with_carriers(self.processor.snapshot());
+        let snapshot = || {
+            let snapshot = self.carriers.with_carriers(self.processor.snapshot());
+            self.self_check.with_service(snapshot)
+        };
         self.renderers
             .dispatch(self.store.revision, self.now, snapshot, &mut self.out);
     }
@@ -1098,7 +1113,10 @@ impl Core {
         if due.is_empty() {
             return;
         }
-        let snapshot = Arc::new(self.carriers.with_carriers(self.processor.snapshot()));
+        let snapshot = Arc::new(
+            self.self_check
+                .with_service(self.carriers.with_carriers(self.processor.snapshot())),
+        );
         self.out.extend(
             due.into_iter()
                 .map(|renderer| Output::Verify(renderer, Arc::clone(&snapshot))),
@@ -1234,6 +1252,7 @@ impl Core {
             quarantined: self.quarantine.len(),
             warnings: self.warnings.len(),
             failover: self.failover.status(),
+            self_check: self.self_check.failure().cloned(),
             events: self.events(),
         }
     }
@@ -1255,15 +1274,17 @@ impl Core {
             .health(&self.traffic_renderer, self.started.instant);
         ProxyHealth {
             node_eligible: self.own_node.is_eligible(&self.processor),
+            is_proven: self.self_check.failure().is_none(),
             ..health
         }
     }
 
     /// The current snapshot for renderers; none before there is a list of the store or its saved state.
     pub fn snapshot(&self) -> Option<Snapshot> {
-        self.store
-            .is_synced
-            .then(|| self.carriers.with_carriers(self.processor.snapshot()))
+        self.store.is_synced.then(|| {
+            self.self_check
+                .with_service(self.carriers.with_carriers(self.processor.snapshot()))
+        })
     }
 
     /// Adds to the outcome of a flow what the stored objects and the state of this agent say about it.

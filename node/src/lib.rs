@@ -39,7 +39,7 @@ pub mod plural;
 pub use self::core::{
     Caveat, Core, CoreConfig, Explanation, FailingBackend, FailoverStatus, FormerDestination,
     FormerFrontend, GuardConfig, HeldDeletions, HistoryLimits, LastError, LastReport, MirrorStatus,
-    ObjectChanges, Outcome, Quarantined, Record, RendererView, Status, StoreDown,
+    ObjectChanges, Outcome, Quarantined, Record, RendererView, SelfCheckFailure, Status, StoreDown,
     VerificationConfig, VerificationView, Warning, own_node_key,
 };
 pub use message::{Answer, Input, PodNotAdded};

@@ -86,6 +86,8 @@ pub enum Input {
     },
     /// Whether the kernel counts attempts and answers by backend, or what it lacks for that.
     FailoverState(Result<(), String>),
+    /// Whether the agent reached itself through its rules: the step that failed, if not.
+    SelfChecked(Option<String>),
 }
 
 /// An output. Outputs are executed in order.

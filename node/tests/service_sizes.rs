@@ -64,6 +64,7 @@ fn node_with(entries: Vec<Entry>) -> Core {
         renderers: Vec::new(),
         verified_renderers: Vec::new(),
         traffic_renderer: "nftables".into(),
+        self_check: None,
     };
     let mut core = Core::new(config, now);
     let list = FeedEvent::Snapshot(Snapshot {

@@ -56,5 +56,6 @@ pub(crate) fn core(
         renderers: vec![Arc::clone(&renderer)],
         verified_renderers: vec![Arc::clone(&renderer)],
         traffic_renderer: renderer,
+        self_check: None,
     }
 }

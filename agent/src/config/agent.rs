@@ -303,6 +303,11 @@ pub struct Config {
     #[serde(with = "text::duration")]
     pub failover_answer_within: Duration,
 
+    /// Prove the rules every few seconds by a connection to a service of the agent's own; a failure makes the node unhealthy
+    #[arg(long, env = "CONTIV_SELF_CHECK", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub self_check: bool,
+
     /// How often the kernel is read back and compared with what services require, as in 10m; 0s for never
     #[arg(long, env = "CONTIV_VERIFY_INTERVAL", value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(with = "text::duration")]

@@ -74,6 +74,7 @@ impl Default for Config {
             service_counters: 0,
             failover: FailoverMode::Off,
             failover_answer_within: Duration::from_secs(1),
+            self_check: false,
             verify_interval: Duration::ZERO,
             verify_heal: true,
             history_events: 1000,

@@ -100,6 +100,7 @@ const VALUES: [(&str, &str, &str); 56] = [
     ("service-counters", "10", "20"),
     ("failover", "\"observe\"", "on"),
     ("failover-answer-within", "\"500ms\"", "2s"),
+    ("self-check", "true", "false"),
     ("verify-interval", "\"1m\"", "2m"),
     ("verify-heal", "false", "true"),
     ("history-events", "5", "6"),
@@ -183,6 +184,7 @@ fn every_setting_of_processor_is_key() {
         route_runs: false,
         route_all: true,
         failover: FailoverMode::Observe,
+        self_check: true,
     };
     assert_eq!(load(&lines.join("\n"), &[]).unwrap().processor(), expected);
     let defaults = ProcessorConfig::new(NodeName::new("n1"));

@@ -22,6 +22,8 @@ pub struct HealthFacts<'a> {
     pub forwarding_off: &'a [ForwardingOff],
     /// Tables of the kernel that are nearly full, or in which connections were lost.
     pub table_problems: &'a [TableProblem],
+    /// Since when the agent does not reach itself through its rules, and which step fails.
+    pub self_check: Option<(Timestamp, &'a str)>,
     /// The state of failover, if a service has it.
     pub failover: Option<&'a FailoverStatus>,
     /// The renderers.
@@ -69,6 +71,8 @@ pub enum ProblemKind {
     Store,
     /// A renderer fails or is slow, or has not begun.
     Renderer,
+    /// The agent does not reach itself through its rules.
+    SelfCheck,
     /// Deletions are held.
     Deletions,
     /// The Node object of this node.
@@ -124,6 +128,10 @@ impl HealthFacts<'_> {
                 (ProblemKind::Store, "the store has yet to be read")
             };
             add(kind, format!("not ready: {cause}"), None);
+        }
+        if let Some((since, reason)) = self.self_check {
+            let text = format!("self-check fails for {}: {reason}", ago(since, now));
+            add(ProblemKind::SelfCheck, text);
         }
         if self.holds_deletions {
             let text =
@@ -248,6 +256,7 @@ mod tests {
             node_problem: None,
             forwarding_off: &[],
             table_problems: &[],
+            self_check: None,
             failover: None,
             renderers: vec![RendererFacts {
                 name: "nftables",
@@ -279,6 +288,10 @@ mod tests {
             (
                 Box::new(|it| it.store_down = Some((Timestamp::UNIX_EPOCH, "refused"))),
                 "store down for 60s: refused",
+            ),
+            (
+                Box::new(|it| it.self_check = Some((Timestamp::UNIX_EPOCH, "a rule drops it"))),
+                "self-check fails for 60s: a rule drops it",
             ),
             (Box::new(|it| it.holds_deletions = true), "held"),
             (Box::new(|it| it.node_problem = Some("no node")), "no node"),

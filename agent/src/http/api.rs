@@ -134,6 +134,11 @@ impl Api {
         }
     }
 
+    /// Whether every renderer has applied its first snapshot; false too if the node does not answer.
+    pub(crate) async fn is_ready(&self) -> bool {
+        self.query(Core::is_ready).await.unwrap_or(false)
+    }
+
     /// Asks the node about its state.
     pub(super) async fn query<T: Send + 'static>(
         &self,

@@ -50,6 +50,19 @@ pub(super) async fn why(
     })
 }
 
+impl Api {
+    /// Why a connection fails, as far as this node knows.
+    ///
+    /// # Errors
+    /// When it cannot be found out now.
+    pub(crate) async fn diagnose(&self, flow: Flow) -> Result<Diagnosis, String> {
+        let diagnosed = diagnose_flow(self, flow, false).await;
+        diagnosed
+            .map(|(diagnosis, _)| diagnosis)
+            .map_err(|error| error.to_string())
+    }
+}
+
 /// Why a connection fails, and its outcome by the agent's state if that is known. With `probe` backends are tried.
 pub(super) async fn diagnose_flow(
     api: &Api,

@@ -78,6 +78,7 @@ pub(crate) fn core_config(verification: VerificationConfig, mirror: Option<&Path
         renderers: Vec::new(),
         verified_renderers: Vec::new(),
         traffic_renderer: "dry-run".into(),
+        self_check: None,
     }
 }
 

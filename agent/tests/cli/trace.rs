@@ -34,7 +34,10 @@ fn agent_and_its_manifests_give_same_answer_in_both_forms() {
         let online = traced(&["--agent", &server, "-o", output]);
         assert_eq!((online.code, online.err.as_str()), (0, ""), "{output}");
         let offline = traced(&["-f", text(&manifests), "--node-name", "n1", "-o", output]);
-        assert_eq!((offline.code, offline.out), (0, online.out), "{output}");
+        assert_eq!((offline.code, &offline.out), (0, &online.out), "{output}");
+        let store = format!("dir:{}", text(&manifests));
+        let stored = traced(&["--store", &store, "--node-name", "n1", "-o", output]);
+        assert_eq!((stored.code, stored.out), (0, online.out), "{output}");
     }
     let text = traced(&["--agent", &server]).out;
     for part in [

@@ -317,6 +317,7 @@ impl Renderers {
                 .and_then(|renderer| renderer.last_report.as_ref())
                 .map(|report| report.at),
             node_eligible: true,
+            is_proven: true,
         }
     }
 

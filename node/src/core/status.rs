@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{
     deletion_guard::HeldDeletions,
     failover::FailoverStatus,
+    self_check::SelfCheckFailure,
     store_state::{MirrorStatus, StoreDown},
 };
 
@@ -47,6 +48,9 @@ pub struct Status {
     /// The state of failover; none if no service has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failover: Option<FailoverStatus>,
+    /// Why the agent does not reach itself through its rules, if it tries and does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_check: Option<SelfCheckFailure>,
     /// The number of events since the start.
     pub events: u64,
 }

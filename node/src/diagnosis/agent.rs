@@ -20,7 +20,7 @@ pub(super) fn judge(evidence: &Evidence, report: &mut Report) {
             }
         }
         AgentState::Manifests => {
-            report.step(StepName::Agent, StepState::Ok, "the manifests are asked in its place");
+            report.step(StepName::Agent, StepState::Ok, "a store or manifests are asked in its place");
         }
         AgentState::NotRead { reason } => fails(
             report,

@@ -19,6 +19,8 @@ pub struct ProxyHealth {
     pub last_applied: Option<Timestamp>,
     /// False when the Node object of this node was deleted, or is about to be. True if it never existed.
     pub node_eligible: bool,
+    /// False if the agent tries to reach itself through its rules, and does not.
+    pub is_proven: bool,
 }
 
 impl ProxyHealth {
@@ -29,14 +31,17 @@ impl ProxyHealth {
             unapplied_since: Some(now),
             last_applied: None,
             node_eligible: true,
+            is_proven: true,
         }
     }
 
-    /// True if no change has been pending for too long. So an agent that starts, or fails for a moment, is not out of date yet:
-    /// the kernel's state keeps working.
+    /// True if the rules are seen to work, or nobody looks, and no change has been pending for too long. So an agent that starts, or
+    /// fails for a moment, is not out of date yet: the kernel's state keeps working.
     pub fn is_up_to_date(self, now: Instant) -> bool {
-        self.unapplied_since
-            .is_none_or(|since| now.saturating_duration_since(since) <= UNAPPLIED_LIMIT)
+        let is_waiting = self
+            .unapplied_since
+            .is_some_and(|since| now.saturating_duration_since(since) > UNAPPLIED_LIMIT);
+        self.is_proven && !is_waiting
     }
 
     /// True if the dataplane matches the store, so that a load balancer can rely on the local endpoints of a service.
@@ -67,6 +72,21 @@ mod tests {
             ..health
         };
         assert!(applied.is_healthy(start + Duration::from_secs(1000)));
+    }
+
+    #[test]
+    fn dataplane_that_is_seen_to_fail_is_not_up_to_date() {
+        let now = Instant::now();
+        let health = ProxyHealth {
+            in_sync: true,
+            unapplied_since: None,
+            is_proven: false,
+            ..ProxyHealth::starting(now)
+        };
+        assert_eq!(
+            (health.is_up_to_date(now), health.is_healthy(now)),
+            (false, false)
+        );
     }
 
     #[test]

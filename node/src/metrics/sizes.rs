@@ -24,6 +24,7 @@ pub(super) struct SizeMetrics {
     ready: Gauge,
     store_up: Gauge,
     from_mirror: Gauge,
+    self_check_failing: Gauge,
     mirror_revision: Gauge,
     forwarding_off: Family<FamilyLabel, Gauge>,
 }
@@ -85,6 +86,11 @@ impl SizeMetrics {
                 &sizes.from_mirror,
             ),
             (
+                "self_check_failing",
+                "1 while the agent does not reach itself through its rules",
+                &sizes.self_check_failing,
+            ),
+            (
                 "mirror_revision",
                 "The last revision saved in the mirror",
                 &sizes.mirror_revision,
@@ -134,6 +140,8 @@ impl SizeMetrics {
         self.revision.set(status.revision);
         self.ready.set(status.ready.into());
         self.from_mirror.set(status.from_mirror.into());
+        self.self_check_failing
+            .set(status.self_check.is_some().into());
         let saved = status.mirror.as_ref().and_then(|mirror| mirror.revision);
         self.mirror_revision.set(saved.unwrap_or_default());
         self.store_up

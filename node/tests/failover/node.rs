@@ -85,6 +85,7 @@ impl TestNode {
             renderers: vec!["nftables".into(), "route".into()],
             verified_renderers: Vec::new(),
             traffic_renderer: "nftables".into(),
+            self_check: None,
         };
         let start = Instant::now();
         let mut node = Self {

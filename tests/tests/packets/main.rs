@@ -55,6 +55,7 @@ mod restart;
 mod routes;
 mod scale;
 mod selection;
+mod self_check;
 mod service_addresses;
 mod service_interfaces;
 mod shared_node;

@@ -33,7 +33,7 @@ use crate::{
 /// Find out why a connection fails on this node: the steps of its way, and the one cause
 ///
 /// The agent looks at its state, the service, its table, the rules of other programs, routes, links, the way of the answer, and at what
-/// real attempts of this client met in the last minutes. Without an agent, and with -f, it is the kernel of this machine that is
+/// real attempts of this client met in the last minutes. Without an agent, and with -f or --store, it is the kernel of this machine that is
 /// looked at; as root. As in: contiv why --from pod/web-1 --to shop/db. Exit codes: 0 nothing stops the connection; 1 a cause was
 /// found, or may be one, or it is not known; 2 wrong usage.
 #[derive(Debug, Args)]
@@ -242,7 +242,9 @@ fn pod(
     is_ipv4: Option<bool>,
 ) -> anyhow::Result<Result<IpAddr, String>> {
     let Some(agent) = source.agent() else {
-        return Err(UsageError("--from: with -f give the address of the pod".to_owned()).into());
+        return Err(
+            UsageError("--from: without an agent give the address of the pod".to_owned()).into(),
+        );
     };
     let id = PodId::new(name.namespace_or("default"), name.name.as_str());
     let of_family = |ip: &IpAddr| is_ipv4.is_none_or(|is_ipv4| ip.is_ipv4() == is_ipv4);

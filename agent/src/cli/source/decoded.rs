@@ -1,11 +1,40 @@
-//! Decodes a list of a store, as an agent does.
+//! Reads and decodes the objects of a store, as an agent does.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::Write, sync::Arc};
 
 use contiv_external_workloads::DerivedSlices;
 use contiv_model::{Object, wire};
-use contiv_proto::Key;
-use contiv_store::{Snapshot, StoreUrl};
+use contiv_proto::{Key, key};
+use contiv_store::{Snapshot, Store, StoreUrl};
+
+use super::store;
+use crate::cli::Terminal;
+use crate::config::{Config, EtcdFlags};
+
+/// The objects of a store, and whether all could be used. Into the agent's own store it gets by the agent's configuration, with flags and
+/// environment on top.
+pub(crate) fn objects_of_store(
+    url: &StoreUrl,
+    etcd: &EtcdFlags,
+    config: &Config,
+    terminal: &mut Terminal,
+) -> anyhow::Result<(Vec<Object>, bool)> {
+    let access = if *url == config.store {
+        etcd.over(url, config.etcd_access())
+    } else {
+        etcd.access(url)
+    };
+    let list = async |store: Arc<dyn Store>| Ok(store.list(key::ROOT).await?);
+    let listed = store::run_with(url, access, Some(&config.node_name), list)?;
+    let (objects, unusable) = decode(url, listed);
+    for error in unusable.values() {
+        writeln!(
+            terminal.err,
+            "{error}; an agent may still use an earlier state of it, which is not known here"
+        )?;
+    }
+    Ok((objects.into_values().collect(), unusable.is_empty()))
+}
 
 /// The objects of a list by their keys, and why others cannot be used.
 pub(crate) fn decode(

@@ -23,7 +23,7 @@ use crate::cli::UsageError;
 use crate::config::{self, Config, ConfigError, ConfigFlags, Settings as _};
 
 /// Keys of the configuration that do not affect services on the node, besides those that begin with `etcd-`.
-const PROCESS_KEYS: [&str; 23] = [
+const PROCESS_KEYS: [&str; 24] = [
     "store",
     "own-table",
     "listen",
@@ -41,6 +41,7 @@ const PROCESS_KEYS: [&str; 23] = [
     "mass-deletion-wait",
     "service-counters",
     "failover-answer-within",
+    "self-check",
     "verify-interval",
     "verify-heal",
     "history-events",

@@ -189,7 +189,7 @@ pub(crate) struct StatusView {
     #[serde(default)]
     pub(crate) from_mirror: bool,
     #[serde(default)]
-    pub(crate) store_down: Option<StoreDownView>,
+    pub(crate) store_down: Option<FailureView>,
     #[serde(default)]
     pub(crate) held_deletions: Option<serde_json::Value>,
     pub(crate) quarantined: usize,
@@ -201,6 +201,8 @@ pub(crate) struct StatusView {
     pub(crate) failover: Option<FailoverStatus>,
     #[serde(default)]
     pub(crate) warnings: usize,
+    #[serde(default)]
+    pub(crate) self_check: Option<FailureView>,
 }
 
 impl StatusView {
@@ -210,9 +212,9 @@ impl StatusView {
     }
 }
 
-/// Since when the store cannot be watched.
+/// Since when something fails, and why: the store cannot be watched, or the agent does not reach itself.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct StoreDownView {
+pub(crate) struct FailureView {
     pub(crate) since: Timestamp,
     pub(crate) reason: String,
 }

@@ -56,6 +56,7 @@ impl Overview {
             node_problem: status.node_problem.as_deref(),
             forwarding_off: &self.forwarding_off,
             table_problems: &self.table_problems,
+            self_check: (status.self_check.as_ref()).map(|it| (it.since, &*it.reason)),
             failover: status.failover.as_ref(),
             renderers: self.renderers.iter().map(renderer_facts).collect(),
             quarantined: status.quarantined,
@@ -321,7 +322,9 @@ fn further(problem: &Problem) -> Markup {
         return service_link(service);
     }
     let (target, text) = match problem.kind {
-        ProblemKind::Store | ProblemKind::Deletions => ("#timeline", "events"),
+        ProblemKind::Store | ProblemKind::Deletions | ProblemKind::SelfCheck => {
+            ("#timeline", "events")
+        }
         ProblemKind::Renderer | ProblemKind::Drift => ("#renderers", "renderers"),
         ProblemKind::Quarantine => ("#quarantine", "quarantine"),
         ProblemKind::Node => ("/nodes", "nodes"),

@@ -22,6 +22,7 @@ use crate::workspace;
 const LAYERS: &[&[&str]] = &[
     &["cli", "fuzz"],
     &["agent", "controller"],
+    &["self_check"],
     &[
         "flows",
         "http",

@@ -42,6 +42,7 @@ impl Overview {
             node_problem: status.node_problem.as_deref(),
             forwarding_off: &status.forwarding_off,
             table_problems: &status.table_problems,
+            self_check: (status.self_check.as_ref()).map(|it| (it.since, &*it.reason)),
             failover: status.failover.as_ref(),
             renderers: self.renderers.iter().map(RendererFacts::from).collect(),
             quarantined: status.quarantined,

@@ -110,6 +110,10 @@ fn head(overview: &Overview, now: Timestamp, width: Option<usize>, text: &mut St
     if let Some(problem) = &status.node_problem {
         line(text, "name", problem, TextStyle::Warning, width);
     }
+    if let Some(failure) = &status.self_check {
+        let text_of = format!("fails for {}: {}", ago(failure.since, now), failure.reason);
+        line(text, "check", &text_of, TextStyle::Bad, width);
+    }
     let (store, style) = store(status, now);
     line(text, "store", &store, style, width);
     let held = format!(

@@ -1,4 +1,4 @@
-//! The desired outcome of a flow: from a running agent, or from manifests.
+//! The desired outcome of a flow: from a running agent, or from a store or manifests.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use contiv_model::{Flow, Processor};
 use contiv_node::Explanation;
+use contiv_store::StoreUrl;
 use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::Value;
 
@@ -13,36 +14,45 @@ use crate::cli::{
     Terminal,
     source::{
         agent_argument::AgentArgument,
+        decoded::objects_of_store,
         http_client,
         input::{self, print_findings},
-        node_settings::NodeSettings,
-        offline::{DesiredState, desired_state},
+        node_settings::{NodeSettings, local_addresses},
+        offline::{DesiredState, desired_state, processor_with},
         views::{QuarantinedView, RendererStateView, ServiceView},
     },
 };
+use crate::config::EtcdFlags;
 
 /// For a query that fails.
 const HINT: &str = "failed to query the agent; to read manifests instead, use -f";
 
-/// The agent or the manifests that are queried.
+/// The agent, the store or the manifests that are queried.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TraceTarget {
     #[command(flatten)]
     agent: AgentArgument,
 
     /// Ask these manifests and no agent: a file, a folder with all below it, or - for standard input
-    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1..)]
+    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1.., conflicts_with = "store")]
     files: Vec<PathBuf>,
+
+    /// Ask this store and no agent: dir:PATH, etcd://HOST:PORT[,HOST:PORT…], etcds://… with TLS, or kube:[KUBECONFIG]
+    #[arg(long, value_name = "URL")]
+    store: Option<StoreUrl>,
 
     #[command(flatten)]
     settings: NodeSettings,
+
+    #[command(flatten)]
+    etcd: EtcdFlags,
 }
 
 /// The source of the desired outcome.
 pub(in crate::cli) enum Source<'a> {
     Agent(&'a AgentArgument),
-    /// Read once: standard input cannot be read again.
-    Manifests(Box<Processor>),
+    /// A store or manifests, read once: standard input cannot be read again.
+    Offline(Box<Processor>),
 }
 
 impl TraceTarget {
@@ -51,16 +61,23 @@ impl TraceTarget {
         &self,
         terminal: &mut Terminal,
     ) -> anyhow::Result<(Option<Source<'_>>, bool)> {
-        self.settings.check(&self.agent, !self.files.is_empty())?;
-        if self.files.is_empty() {
+        let has_input = !self.files.is_empty() || self.store.is_some();
+        self.settings.check(&self.agent, has_input)?;
+        if !has_input {
             return Ok((Some(Source::Agent(&self.agent)), true));
+        }
+        if let Some(url) = &self.store {
+            let config = self.settings.for_this_machine()?;
+            let (objects, is_good) = objects_of_store(url, &self.etcd, &config, terminal)?;
+            let processor = processor_with(objects, &config, Some(local_addresses()?));
+            return Ok((Some(Source::Offline(Box::new(processor))), is_good));
         }
         let parsed = input::read(&self.files)?;
         print_findings(&parsed, &mut terminal.err)?;
         let DesiredState { processor, is_good } =
             desired_state(&parsed, &self.settings, true, terminal)?;
         Ok((
-            processor.map(|processor| Source::Manifests(Box::new(processor))),
+            processor.map(|processor| Source::Offline(Box::new(processor))),
             is_good,
         ))
     }
@@ -71,7 +88,7 @@ impl Source<'_> {
     pub(in crate::cli) fn services(&self) -> anyhow::Result<Vec<ServiceView>> {
         match self {
             Self::Agent(agent) => agent.get("/services?all=true").context(HINT),
-            Self::Manifests(processor) => {
+            Self::Offline(processor) => {
                 let view = |value: serde_json::Result<Value>| Ok(serde_json::from_value(value?)?);
                 let served = processor
                     .services()
@@ -91,7 +108,7 @@ impl Source<'_> {
                 Err(error) if http_client::is_error_answer(&error) => Ok(None),
                 Err(error) => Err(error.context(HINT)),
             },
-            Self::Manifests(_) => {
+            Self::Offline(_) => {
                 let has_name = |service: &ServiceView| {
                     service.not_served.is_none() && service.id.to_string() == name
                 };
@@ -120,22 +137,22 @@ impl Source<'_> {
     pub(in crate::cli) fn renderers(&self) -> anyhow::Result<Option<Vec<RendererStateView>>> {
         match self {
             Self::Agent(agent) => agent.get("/renderers").context(HINT).map(Some),
-            Self::Manifests(_) => Ok(None),
+            Self::Offline(_) => Ok(None),
         }
     }
 
-    /// The agent; none if manifests are queried.
+    /// The agent; none if a store or manifests are queried.
     pub(in crate::cli) fn agent(&self) -> Option<&AgentArgument> {
         match self {
             Self::Agent(agent) => Some(agent),
-            Self::Manifests(_) => None,
+            Self::Offline(_) => None,
         }
     }
 
     pub(in crate::cli) fn trace(&self, flow: &Flow) -> anyhow::Result<Explanation> {
         let agent = match self {
             Self::Agent(agent) => agent,
-            Self::Manifests(processor) => {
+            Self::Offline(processor) => {
                 return Ok(Explanation {
                     trace: processor.trace(flow),
                     former: None,

@@ -1,13 +1,12 @@
 //! The desired state: from a running agent, or from manifests or a store with a configuration.
 
-use std::{io::Write, path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use contiv_model::{Object, Snapshot};
-use contiv_proto::key;
 use contiv_renderer::route::RouteOptions;
-use contiv_store::{Store, StoreUrl, etcd::EtcdAccess, manifest::ParsedManifests};
+use contiv_store::{StoreUrl, manifest::ParsedManifests};
 
 use super::stored::StoreComparison;
 use crate::{
@@ -15,12 +14,11 @@ use crate::{
         Terminal, UsageError,
         source::{
             agent_argument::AgentArgument,
-            decoded::decode,
+            decoded::objects_of_store,
             http_client,
             input::{self, print_findings},
             node_settings::{NodeSettings, local_addresses},
             offline::{processor_with, validate},
-            store,
         },
     },
     config::{Config, EtcdFlags, RendererName, file},
@@ -93,7 +91,7 @@ impl VerifyTarget {
         let config = self.settings.for_this_machine()?;
         let (objects, is_good) = match &self.store {
             Some(VerifiedStore::Named(url)) => {
-                objects_of_store(url, self.access(url, &config), &config.node_name, terminal)?
+                objects_of_store(url, &self.etcd, &config, terminal)?
             }
             _ => objects_of_manifests(&input::read(&self.files)?, terminal)?,
         };
@@ -124,15 +122,6 @@ impl VerifyTarget {
             access: access.map_err(|problems| UsageError(problems.join("\n")))?,
         }))
     }
-
-    /// The access to a store: for the agent's store by its configuration, with flags and environment on top.
-    fn access(&self, url: &StoreUrl, config: &Config) -> Result<EtcdAccess, Vec<String>> {
-        if *url == config.store {
-            self.etcd.over(url, config.etcd_access())
-        } else {
-            self.etcd.access(url)
-        }
-    }
 }
 
 fn objects_of_manifests(
@@ -142,24 +131,6 @@ fn objects_of_manifests(
     print_findings(parsed, &mut terminal.err)?;
     let (objects, problems) = validate(parsed, &mut terminal.err)?;
     Ok((objects, parsed.problems.is_empty() && problems.is_empty()))
-}
-
-fn objects_of_store(
-    url: &StoreUrl,
-    access: Result<EtcdAccess, Vec<String>>,
-    node: &str,
-    terminal: &mut Terminal,
-) -> anyhow::Result<(Vec<Object>, bool)> {
-    let list = async |store: Arc<dyn Store>| Ok(store.list(key::ROOT).await?);
-    let listed = store::run_with(url, access, Some(node), list)?;
-    let (objects, unusable) = decode(url, listed);
-    for error in unusable.values() {
-        writeln!(
-            terminal.err,
-            "{error}; an agent may still use an earlier state of it, which is not compared"
-        )?;
-    }
-    Ok((objects.into_values().collect(), unusable.is_empty()))
 }
 
 /// The source of the desired state.
