@@ -131,7 +131,7 @@ impl HealthFacts<'_> {
         }
         if let Some((since, reason)) = self.self_check {
             let text = format!("self-check fails for {}: {reason}", ago(since, now));
-            add(ProblemKind::SelfCheck, text);
+            add(ProblemKind::SelfCheck, text, None);
         }
         if self.holds_deletions {
             let text =

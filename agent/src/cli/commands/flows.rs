@@ -15,6 +15,7 @@ use crate::cli::{
     Outcome, Terminal, UsageError,
     output::{
         color::TextStyle,
+        format::DataFormat,
         listing::{Item, Listing, Output},
         table::{Cell, Layout, Table},
         table_options::TableOptions,
@@ -60,7 +61,7 @@ pub(crate) struct Flows {
     watch: bool,
 
     /// Output format; the name of a connection is its client
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, default_value = "table")]
     output: Output,
 
     #[command(flatten)]
@@ -168,7 +169,7 @@ impl Flows {
         }
         let header = (HEADER.to_vec(), WIDE_HEADER.to_vec());
         let listing = Listing { header, items };
-        let out = listing.print(self.output, &self.table, width(), false)?;
+        let out = listing.print(&self.output, &self.table, width(), false)?;
         write!(terminal.out, "{out}")?;
         Ok(Outcome::Success)
     }
@@ -228,7 +229,7 @@ impl Flows {
                     let (line, value) = parse(text)?;
                     match line.flow {
                         Some(flow) if !matcher.matches(&flow.service) => {}
-                        Some(flow) if self.is_table() => {
+                        Some(flow) if self.output.is_table() => {
                             let time = time(flow.at);
                             let mut item = item(&flow, value);
                             item.cells.0.splice(0..0, [time.into(), line.event.into()]);
@@ -237,7 +238,7 @@ impl Flows {
                             items.push(item);
                         }
                         Some(flow) => items.push(item(&flow, value)),
-                        None if self.output == Output::Json => {
+                        None if self.output == Output::Data(DataFormat::Json) => {
                             writeln!(terminal.out, "{value}")?;
                         }
                         None => notice(&line, terminal)?,
@@ -249,10 +250,6 @@ impl Flows {
         )
     }
 
-    fn is_table(&self) -> bool {
-        matches!(self.output, Output::Table | Output::Wide)
-    }
-
     fn print(
         &self,
         items: Vec<Item>,
@@ -262,7 +259,7 @@ impl Flows {
         if items.is_empty() {
             return Ok(());
         }
-        match self.output {
+        match &self.output {
             Output::Table | Output::Wide => {
                 let is_wide = self.output == Output::Wide;
                 let mut header = HEADER.to_vec();
@@ -282,18 +279,18 @@ impl Flows {
                 *layout = Some(used);
                 write!(terminal.out, "{text}")?;
             }
-            Output::Json => {
+            // A line for each.
+            Output::Data(DataFormat::Json) => {
                 for item in items {
                     writeln!(terminal.out, "{}", item.value)?;
                 }
             }
-            Output::Yaml => {
+            Output::Data(format) => {
                 for item in items {
-                    write!(
-                        terminal.out,
-                        "---\n{}",
-                        serde_saphyr::to_string(&item.value)?
-                    )?;
+                    let is_yaml = *format == DataFormat::Yaml;
+                    let begin = if is_yaml { "---\n" } else { "" };
+                    let text = format.print(item.value, true)?;
+                    write!(terminal.out, "{begin}{text}")?;
                 }
             }
             Output::Name => {

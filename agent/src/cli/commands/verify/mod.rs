@@ -82,7 +82,7 @@ struct DataplaneReport {
 impl Verify {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         if let Some(OtherProxy::KubeProxy) = self.against {
-            return kube_proxy::run(&self.target, self.output, &self.table, terminal);
+            return kube_proxy::run(&self.target, &self.output, &self.table, terminal);
         }
         if let Some(comparison) = self.target.store_comparison()? {
             return comparison.run(&self.output, &self.table, terminal);

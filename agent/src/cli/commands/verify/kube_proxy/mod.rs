@@ -52,7 +52,7 @@ struct Report {
 /// Compares the source's services with kube-proxy's rules on this node.
 pub(super) fn run(
     target: &VerifyTarget,
-    output: Output,
+    output: &Output,
     options: &TableOptions,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Outcome> {
@@ -90,13 +90,15 @@ fn compare_once(proxy: &KubeProxy, source: &mut impl DesiredStateSource) -> anyh
 
 fn print(
     report: Report,
-    output: Output,
+    output: &Output,
     options: &TableOptions,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
     match output {
-        Output::Json => writeln!(terminal.out, "{:#}", serde_json::to_value(report)?)?,
-        Output::Yaml => write!(terminal.out, "{}", serde_saphyr::to_string(&report)?)?,
+        Output::Data(format) => {
+            let text = format.print(serde_json::to_value(report)?, options.no_headers)?;
+            write!(terminal.out, "{text}")?;
+        }
         Output::Name => {
             let differences = report.comparison.differences.iter();
             let of_unknown = report.comparison.unknown.iter();
@@ -115,12 +117,12 @@ fn print(
 
 fn print_table(
     report: &Report,
-    output: Output,
+    output: &Output,
     options: &TableOptions,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
     let comparison = &report.comparison;
-    let is_wide = output == Output::Wide;
+    let is_wide = *output == Output::Wide;
     let mut items = if is_wide {
         let all = comparison.differences.iter().chain(&comparison.intended);
         all.map(|difference| item(&[difference])).collect()
