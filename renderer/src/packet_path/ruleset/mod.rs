@@ -3,6 +3,7 @@
 //! Rules stay as the kernel encodes them until a packet reaches them: so reading many rules is quick.
 
 mod expression;
+mod legacy;
 mod read;
 #[cfg(test)]
 pub(super) mod testing;
@@ -12,7 +13,7 @@ use std::{collections::BTreeMap, net::IpAddr, ops::Range};
 
 pub(super) use self::{
     expression::{Data, Verdict},
-    read::legacy_tables,
+    legacy::legacy_tables,
 };
 pub(super) use self::{
     expression::{

@@ -1,10 +1,10 @@
 //! Reads all tables from the kernel.
 
-use std::{collections::BTreeMap, fs, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use super::{
     Base, Chain, ChainKind, Expression, Hook, Rule, Ruleset, SetShape, Table,
-    expression::limit_of_object,
+    expression::limit_of_object, legacy::legacy_tables,
 };
 use crate::{
     netlink::{Attributes, NetlinkError, Socket},
@@ -20,12 +20,6 @@ use crate::{
 
 /// How often the rules are read again if they change meanwhile.
 const READ_ATTEMPTS: usize = 5;
-
-/// Where the kernel names the tables of iptables-legacy.
-const LEGACY_TABLES: [(&str, &str); 2] = [
-    ("ip", "/proc/thread-self/net/ip_tables_names"),
-    ("ip6", "/proc/thread-self/net/ip6_tables_names"),
-];
 
 impl Ruleset {
     /// Reads all tables of the socket's network namespace. Needs CAP_NET_ADMIN.
@@ -60,17 +54,6 @@ impl Ruleset {
             "the kernel's tables change constantly; try again".to_owned(),
         ))
     }
-}
-
-/// Families of iptables-legacy that have tables, with their names.
-pub(in crate::packet_path) fn legacy_tables() -> Vec<(&'static str, String)> {
-    let names = LEGACY_TABLES.into_iter().filter_map(|(family, path)| {
-        // Without its module there is no such file.
-        let names = fs::read_to_string(path).ok()?;
-        let names: Vec<&str> = names.split_whitespace().collect();
-        (!names.is_empty()).then(|| (family, names.join(", ")))
-    });
-    names.collect()
 }
 
 /// The tables that are read, by family and name.

@@ -319,7 +319,7 @@ pub(super) fn expect_named(planted: &[Planted], report: &Value) {
     let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for difference in report["differences"].as_array().into_iter().flatten() {
         let text = |field: &str| difference[field].as_str().unwrap_or("-").to_owned();
-        let said = format!("{}: {}", text("frontend"), text("difference"));
+        let said = format!("{}: {}", text("frontend"), text("summary"));
         named.entry(text("service")).or_default().insert(said);
     }
     let expected: BTreeMap<String, BTreeSet<String>> = planted

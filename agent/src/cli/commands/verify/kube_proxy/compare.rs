@@ -11,7 +11,7 @@ use contiv_model::{
     ContivService, FlowEnd, Frontend, InterfaceName, NodeFacts, Protocol, ServiceId, Snapshot,
     Trace, VerdictKind, client_examples,
     parallel::in_shares,
-    trace::{Affinity, Client, DropReason, Flow, Verdict, trace},
+    trace::{Affinity, Candidate, Client, DropReason, Flow, Verdict, trace},
 };
 use contiv_renderer::packet_path::{KubeProxy, PathError, ProxyFrontend};
 use serde::{Serialize, Serializer};
@@ -76,7 +76,7 @@ pub(super) struct Difference {
     /// The clients.
     pub(super) clients: BTreeSet<ComparedClient>,
     /// In short.
-    pub(super) difference: String,
+    pub(super) summary: String,
     /// Why it is intended; empty if it is not.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) reason: String,
@@ -179,7 +179,7 @@ impl<'a> ServiceIndex<'a> {
             for frontend in service.frontends() {
                 index.by_frontend.entry(frontend).or_default().push(service);
             }
-            for address in service.cluster_ips.iter() {
+            for address in &*service.cluster_ips {
                 index
                     .by_cluster_ip
                     .entry(*address)
@@ -298,7 +298,7 @@ impl Comparison {
                 frontend,
                 to,
                 clients,
-                difference: if known.is_none() && contiv.verdict != VerdictKind::NoService {
+                summary: if known.is_none() && contiv.verdict != VerdictKind::NoService {
                     format!("only contiv {} it", verb(contiv.verdict))
                 } else if let (false, Some(only)) = (has_contiv, kube_proxy.first()) {
                     format!("only kube-proxy {} it", verb(only.verdict))
@@ -471,7 +471,7 @@ fn reason(
     {
         let hidden = delivery.candidates.iter().filter(|it| !it.stays);
         let hidden = hidden.filter(|candidate| candidate.hairpin);
-        end.masqueraded = hidden.map(|candidate| candidate.endpoint()).collect();
+        end.masqueraded = hidden.map(Candidate::endpoint).collect();
         reasons.push("masquerade-egress");
     }
     if *kube_proxy == BTreeSet::from([end]) {

@@ -178,7 +178,8 @@ fn print_table(
     for (reason, count) in reasons {
         writeln!(terminal.out, "intended: {count} ({reason})")?;
     }
-    if !is_wide && !(comparison.differences.is_empty() && comparison.intended.is_empty()) {
+    let is_same = comparison.differences.is_empty() && comparison.intended.is_empty();
+    if !is_wide && !is_same {
         writeln!(terminal.err, "-o wide shows both sides of each.")?;
     }
     Ok(())
@@ -188,7 +189,7 @@ fn print_table(
 fn groups(differences: &BTreeSet<Difference>) -> Vec<Item> {
     let mut by_difference: BTreeMap<_, BTreeMap<_, Vec<&Difference>>> = BTreeMap::new();
     for difference in differences {
-        let services = by_difference.entry(&difference.difference).or_default();
+        let services = by_difference.entry(&difference.summary).or_default();
         services
             .entry(&difference.service)
             .or_default()
@@ -272,7 +273,7 @@ fn item(group: &[&Difference]) -> Item {
                 service.into(),
                 to.into(),
                 clients(group).into(),
-                Cell::styled(first.difference.clone(), style),
+                Cell::styled(first.summary.clone(), style),
             ],
             vec![
                 ends.join(" or ").into(),

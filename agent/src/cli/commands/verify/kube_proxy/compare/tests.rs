@@ -1,3 +1,5 @@
+use std::slice::from_ref;
+
 use contiv_model::{Backend, Balance, ServicePort, TrafficPolicy};
 use contiv_renderer::packet_path::ProxyFrontend;
 
@@ -93,7 +95,7 @@ const OTHER: &str = "10.244.2.2:8080";
 
 /// What is said of a service and another state of it: by clients.
 fn said(contiv: &ContivService, kube_proxy: &[ContivService]) -> BTreeSet<String> {
-    let compared = compare(&snapshot(&[contiv.clone()]), &Fake::of(kube_proxy));
+    let compared = compare(&snapshot(from_ref(contiv)), &Fake::of(kube_proxy));
     let differences = compared.differences.iter().chain(&compared.intended);
     let texts = differences.map(|it| {
         let clients: Vec<String> = it.clients.iter().map(ToString::to_string).collect();
@@ -102,7 +104,7 @@ fn said(contiv: &ContivService, kube_proxy: &[ContivService]) -> BTreeSet<String
         } else {
             " (intended)"
         };
-        format!("{} {}: {}{end}", it.to, clients.join(","), it.difference)
+        format!("{} {}: {}{end}", it.to, clients.join(","), it.summary)
     });
     texts.collect()
 }
@@ -110,7 +112,7 @@ fn said(contiv: &ContivService, kube_proxy: &[ContivService]) -> BTreeSet<String
 #[test]
 fn equal_rules_have_no_difference_and_all_is_counted() {
     let service = web(&[ONE, OTHER]);
-    let compared = compare(&snapshot(&[service.clone()]), &Fake::of(&[service]));
+    let compared = compare(&snapshot(from_ref(&service)), &Fake::of(from_ref(&service)));
     assert!(compared.is_equal() && compared.intended.is_empty());
     // Cluster IP, load balancer, node port; pods, node, others, and the backend on this node.
     assert_eq!((compared.frontends, compared.connections), (3, 12));
@@ -210,7 +212,7 @@ fn what_cannot_be_evaluated_is_unknown_and_not_equal() {
     let service = web(&[ONE]);
     let rules = Fake {
         problem: Some("limit"),
-        ..Fake::of(&[service.clone()])
+        ..Fake::of(from_ref(&service))
     };
     let compared = compare(&snapshot(&[service]), &rules);
     assert_eq!(compared.unknown.len(), 3);
@@ -220,7 +222,7 @@ fn what_cannot_be_evaluated_is_unknown_and_not_equal() {
 #[test]
 fn difference_that_is_not_confirmed_is_left_out() {
     let service = web(&[ONE]);
-    let state = snapshot(&[service.clone()]);
+    let state = snapshot(from_ref(&service));
     let first = compare(&state, &Fake::of(&[]));
     assert!(!first.is_equal());
     assert!(
