@@ -7,6 +7,7 @@ pub mod command;
 pub mod controllers;
 pub mod figures;
 pub mod fleet;
+pub mod flows;
 pub mod folder;
 pub mod machine;
 pub mod million;

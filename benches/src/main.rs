@@ -9,7 +9,7 @@ use contiv_benches::{
     cluster::{self, Scenario},
     controllers,
     figures::{Figure, Limit, Quantity, growth, table},
-    fleet, folder,
+    fleet, flows, folder,
     machine::Machine,
     million, parts,
     peers::{self, forwarding},
@@ -24,7 +24,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const LONG_TIME_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The sections, in the order of their measurement.
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 12] = [
     parts::SECTION,
     changes::SECTION,
     cluster::SECTION,
@@ -34,6 +34,7 @@ const SECTIONS: [&str; 11] = [
     routes::SECTION,
     runtime::SECTION,
     why::SECTION,
+    flows::SECTION,
     million::SECTION,
     fleet::SECTION,
 ];
@@ -146,6 +147,10 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
                 add(figures, why::measure(lab, services)?);
             }
         }
+    }
+    if is_wanted(flows::SECTION) {
+        progress("flows, 5000 new connections a second");
+        add(figures, flows::measure(lab)?);
     }
     if is_wanted(runtime::SECTION) {
         progress("runtime, 100000 keys");

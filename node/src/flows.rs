@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash, Hasher},
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -86,28 +87,6 @@ impl FrontendIndex {
         let node = &self.snapshot.node;
         let is_nodes = node.node_ips.contains(&address) || node.other_node_ips.contains(&address);
         is_nodes.then_some((Frontend::NodePort { protocol, port }, service))
-    }
-
-    /// Why an attempt would be refused now.
-    fn refusal(
-        &self,
-        service: &Arc<ContivService>,
-        attempt: &RefusedAttempt,
-    ) -> Option<FlowReason> {
-        let flow = Flow::new(attempt.client.ip(), attempt.destination, attempt.protocol).ok()?;
-        let alone = Snapshot {
-            services: [(service.id.clone(), Arc::clone(service))].into(),
-            ..self.snapshot.clone()
-        };
-        let reason = match trace(&alone, &flow).verdict {
-            Verdict::Rejected(_) => RefusalReason::NoEndpoints,
-            Verdict::Dropped(DropReason::SourceRanges(_)) => RefusalReason::SourceRanges,
-            Verdict::Dropped(DropReason::InternalPolicyLocal | DropReason::ExternalPolicyLocal) => {
-                RefusalReason::Policy
-            }
-            _ => return None,
-        };
-        Some(reason.into())
     }
 }
 
@@ -203,6 +182,19 @@ pub struct ServiceFlow {
     /// What it has carried, if the kernel counts; none at its beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
+}
+
+impl ServiceFlow {
+    /// The number by which it is in a sample or not: that of the kernel, or of its ends.
+    fn sample_number(&self) -> u32 {
+        self.id.unwrap_or_else(|| {
+            // With the same keys always.
+            let mut hasher = DefaultHasher::new();
+            (self.client, self.destination).hash(&mut hasher);
+            // Any of its bits will do.
+            u32::try_from(hasher.finish() >> u32::BITS).unwrap_or(0)
+        })
+    }
 }
 
 /// Assigns events to services.
@@ -314,20 +306,24 @@ impl RefusedTracker {
         at: Timestamp,
     ) -> Vec<ServiceFlow> {
         let listed: BTreeSet<RefusedAttempt> = attempts.into_iter().collect();
+        let mut alone = index.snapshot.clone();
         let new = listed.difference(&self.known);
-        let flows = new.filter_map(|attempt| refused_flow(attempt, index, at));
+        let flows = new.filter_map(|attempt| refused_flow(attempt, index, &mut alone, at));
         let flows = flows.collect();
         self.known = listed;
         flows
     }
 }
 
+/// The connection that an attempt would have been. `alone` is a snapshot for the use of this function.
 fn refused_flow(
     attempt: &RefusedAttempt,
     index: &FrontendIndex,
+    alone: &mut Snapshot,
     at: Timestamp,
 ) -> Option<ServiceFlow> {
     let (frontend, service) = index.find(attempt.protocol, attempt.destination)?;
+    alone.services = [(service.id.clone(), Arc::clone(service))].into();
     Some(ServiceFlow {
         event: FlowNews::Refused,
         at,
@@ -339,12 +335,26 @@ fn refused_flow(
         backend: None,
         source: None,
         verdict: FlowVerdict::Refused,
-        reason: index.refusal(service, attempt),
+        reason: refusal(alone, attempt),
         tcp_state: None,
         is_answered: false,
         started: None,
         traffic: None,
     })
+}
+
+/// Why an attempt would be refused now; none if it would not.
+fn refusal(snapshot: &Snapshot, attempt: &RefusedAttempt) -> Option<FlowReason> {
+    let flow = Flow::new(attempt.client.ip(), attempt.destination, attempt.protocol).ok()?;
+    let reason = match trace(snapshot, &flow).verdict {
+        Verdict::Rejected(_) => RefusalReason::NoEndpoints,
+        Verdict::Dropped(DropReason::SourceRanges(_)) => RefusalReason::SourceRanges,
+        Verdict::Dropped(DropReason::InternalPolicyLocal | DropReason::ExternalPolicyLocal) => {
+            RefusalReason::Policy
+        }
+        _ => return None,
+    };
+    Some(reason.into())
 }
 
 /// Which connections are asked for.
@@ -394,8 +404,7 @@ impl FlowList {
 
     /// Adds a connection.
     pub fn add(&mut self, flow: ServiceFlow) {
-        let is_in =
-            |rate: SampleRate, flow: &ServiceFlow| flow.id.is_none_or(|id| rate.contains(id));
+        let is_in = |rate: SampleRate, flow: &ServiceFlow| rate.contains(flow.sample_number());
         if !is_in(self.rate, &flow) {
             return;
         }

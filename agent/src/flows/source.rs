@@ -9,7 +9,7 @@ use std::{
 
 use contiv_node::{
     Core,
-    flows::{EventBudget, FlowTracker, FrontendIndex, RefusedTracker, ServiceFlow},
+    flows::{EventBudget, FlowList, FlowTracker, FrontendIndex, RefusedTracker, ServiceFlow},
 };
 use contiv_renderer::packet_path::{FlowEventKind, FlowEvents, PathError};
 use jiff::Timestamp;
@@ -27,6 +27,8 @@ const READ_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_READ: usize = 8_192;
 /// How long to wait for an event before looking whether somebody watches.
 const IDLE_WAIT: Duration = Duration::from_millis(250);
+/// How many refused attempts are told at a time; of more, a sample.
+const MAX_REFUSED: usize = 1_000;
 /// The interval of decisions by the number of events, and of looking for refused attempts and changed services.
 const TICK: Duration = Duration::from_secs(1);
 /// Looking for them takes at most one part in so many of the time.
@@ -172,10 +174,20 @@ impl Source {
             self.decide(took, false)?;
         }
         self.refresh_index()?;
+        let mut list = FlowList::with_limit(MAX_REFUSED);
         for flow in self.list_refused()? {
-            for watcher in &mut self.watchers {
-                watcher.add(&flow);
+            list.add(flow);
+        }
+        let (refused, rate) = list.finish();
+        for watcher in &mut self.watchers {
+            for flow in &refused {
+                watcher.add(flow);
             }
+        }
+        let one_in = rate.one_in();
+        if one_in > 1 {
+            let text = format!("too many refused attempts: one in {one_in} was shown");
+            self.notify(&json!({"event": "notice", "text": text, "refused_one_in": one_in}));
         }
         Ok(())
     }

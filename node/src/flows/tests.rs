@@ -219,6 +219,35 @@ fn list_beyond_its_limit_is_a_sample_of_whole_connections() {
 }
 
 #[test]
+fn many_refused_attempts_leave_room_for_connections() {
+    let (index, mut tracker) = (index(), FlowTracker::default());
+    let mut list = FlowList::with_limit(100);
+    for id in 0..1_000 {
+        let event = event(
+            FlowEventKind::Listed,
+            id,
+            "10.96.0.1:80",
+            TcpState::Established,
+        );
+        list.add(tracker.on_event(&event, &index, AT).unwrap());
+    }
+    let attempt = |port| RefusedAttempt {
+        client: SocketAddr::new([10, 0, 0, 9].into(), port),
+        destination: end("10.96.0.2:80"),
+        protocol: Protocol::Tcp,
+    };
+    let attempts = (0..1_000).map(attempt).collect();
+    for flow in RefusedTracker::default().on_list(attempts, &index, AT) {
+        list.add(flow);
+    }
+    let (flows, rate) = list.finish();
+    assert_eq!(rate.one_in(), 32);
+    let refused = flows.iter().filter(|flow| flow.id.is_none()).count();
+    assert_eq!(flows.len() - refused, 32);
+    assert!((10..60).contains(&refused), "{refused}");
+}
+
+#[test]
 fn budget_follows_the_number_of_new_connections() {
     let second = Duration::from_secs(1);
     let mut budget = EventBudget::default();
