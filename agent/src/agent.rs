@@ -71,6 +71,25 @@ fn log_start(config: &Config) {
     }
 }
 
+async fn open_self_check(config: &Config) -> anyhow::Result<Option<SelfCheck>> {
+    if !config.self_check {
+        return Ok(None);
+    }
+    let opened = SelfCheck::open().await;
+    opened
+        .map(Some)
+        .context("failed to listen for the self-check")
+}
+
+fn metrics_of(config: &Config) -> Metrics {
+    let metrics = Metrics::new(config.service_counters);
+    if config.kube_proxy_metrics {
+        metrics.with_kube_proxy(traffic_renderer(config))
+    } else {
+        metrics
+    }
+}
+
 async fn run_until_stopped(
     config: &Config,
     log_level: LogLevel,
@@ -84,12 +103,7 @@ async fn run_until_stopped(
     let healthz = open_healthz(config).await?;
     let metrics_server = open_metrics(config).await?;
     let feed = start_feed(config).await?;
-    let metrics = Metrics::new(config.service_counters);
-    let metrics = if config.kube_proxy_metrics {
-        metrics.with_kube_proxy(traffic_renderer(config))
-    } else {
-        metrics
-    };
+    let metrics = metrics_of(config);
     let stale_flows = metrics
         .node
         .kube_proxy()
@@ -105,15 +119,7 @@ async fn run_until_stopped(
     };
     let (local, address_watch) = local_addresses::open().await;
     let attached = still_attached(attached_pods(&config.state_dir), &local);
-    let self_check = if config.self_check {
-        Some(
-            SelfCheck::open()
-                .await
-                .context("failed to listen for the self-check")?,
-        )
-    } else {
-        None
-    };
+    let self_check = open_self_check(config).await?;
     let own_service = self_check.as_ref().map(SelfCheck::service).transpose()?;
     let node = Node::new(
         NodeConfig {
