@@ -138,8 +138,8 @@ fn load(lab: &Lab, agent: &Agent<'_>, to: SocketAddr) -> Result<Load> {
     let after = (processor_time(agent.id())?, machine_time()?);
     Ok(Load {
         connections,
-        agent: (after.0 - before.0).as_secs_f64() / took,
-        machine: (after.1 - before.1).as_secs_f64() / took,
+        agent: after.0.saturating_sub(before.0).as_secs_f64() / took,
+        machine: after.1.saturating_sub(before.1).as_secs_f64() / took,
     })
 }
 
