@@ -184,7 +184,6 @@ fn every_setting_of_processor_is_key() {
         route_runs: false,
         route_all: true,
         failover: FailoverMode::Observe,
-        self_check: true,
     };
     assert_eq!(load(&lines.join("\n"), &[]).unwrap().processor(), expected);
     let defaults = ProcessorConfig::new(NodeName::new("n1"));
