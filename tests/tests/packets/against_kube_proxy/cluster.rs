@@ -12,6 +12,10 @@ pub(super) const ZONE: &str = "here";
 
 /// A service.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a field of a Service"
+)]
 pub(super) struct Service {
     pub(super) name: String,
     pub(super) families: Vec<Family>,
@@ -30,6 +34,7 @@ pub(super) struct Service {
 
 /// A port of a service.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_field_names, reason = "the names in a Service")]
 pub(super) struct Port {
     pub(super) name: &'static str,
     /// "tcp", "udp" or "sctp".
@@ -385,7 +390,11 @@ fn service(number: u16) -> Service {
         source_ranges: Vec::new(),
         external_local: kind == 4 || kind == 9 && variant % 2 == 1,
         internal_local: kind == 5,
-        affinity: (kind == 6).then_some(if variant % 2 == 0 { 10_800 } else { 600 }),
+        affinity: (kind == 6).then_some(if variant.is_multiple_of(2) {
+            10_800
+        } else {
+            600
+        }),
         endpoints: endpoints(number),
     };
     match kind {
@@ -405,9 +414,9 @@ fn service(number: u16) -> Service {
                 };
             }
         }
-        0 if variant % 2 == 0 => {
+        0 if variant.is_multiple_of(2) => {
             for endpoint in &mut service.endpoints {
-                endpoint.zone = Some(if endpoint.number % 2 == 0 {
+                endpoint.zone = Some(if endpoint.number.is_multiple_of(2) {
                     ZONE
                 } else {
                     "there"
@@ -423,14 +432,15 @@ fn endpoints(number: u16) -> Vec<Endpoint> {
     let variant = number / 10 + number % 7;
     let count = 1 + number % 6;
     let endpoint = |slot: u16| {
-        let digits = 10 + (number * 7 + slot * 13) % 80;
+        // Less than 256.
+        let [digits, _] = (10 + (number * 7 + slot * 13) % 80).to_le_bytes();
         Endpoint {
-            number: u8::try_from(digits).unwrap(),
+            number: digits,
             // Some services have no endpoint on this node, some no other.
             is_local: match variant % 4 {
                 0 => false,
                 1 => true,
-                _ => slot % 2 == 0,
+                _ => slot.is_multiple_of(2),
             },
             condition: if slot == 5 {
                 Condition::Unready

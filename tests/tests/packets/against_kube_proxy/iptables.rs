@@ -145,11 +145,10 @@ impl RuleWriter {
         let uses_local = !categories.local.is_empty();
         let has_internal = has_endpoints && (!service.internal_local || uses_local);
         let has_external = has_endpoints && (!service.external_local || uses_local);
-        let refusal = if has_endpoints { "DROP" } else { "REJECT" };
-        let why = if has_endpoints {
-            "has no local endpoints"
+        let (refusal, why) = if has_endpoints {
+            ("DROP", "has no local endpoints")
         } else {
-            "has no endpoints"
+            ("REJECT", "has no endpoints")
         };
         let cluster_ip = service.cluster_ip(family);
         let internal_chain = if service.internal_local {
@@ -238,23 +237,7 @@ impl RuleWriter {
                 self.rule(&external_chain, &name, &format!("-j {policy_chain}"));
             }
             if is_guarded {
-                self.chain(&firewall_chain);
-                let mut sources: Vec<String> =
-                    ranges.iter().map(|range| (*range).to_owned()).collect();
-                if ranges.contains(&"172.31.0.0/24") {
-                    sources.extend(
-                        service
-                            .balancer_ip(family)
-                            .map(|address| address.to_string()),
-                    );
-                }
-                for source in sources {
-                    self.rule(
-                        &firewall_chain,
-                        &format!("{name} loadbalancer IP"),
-                        &format!("-s {source} -j {external_chain}"),
-                    );
-                }
+                self.add_firewall(service, &firewall_chain, &external_chain, &name);
             }
         }
         let pods = ranges::PODS.cidr(family);
@@ -275,7 +258,32 @@ impl RuleWriter {
             }
             self.add_choice(service, port, chain, endpoints);
         }
-        for endpoint in &categories.used {
+        self.add_endpoints(service, port, &categories.used);
+    }
+
+    /// The chain that lets sources through.
+    fn add_firewall(&mut self, service: &Service, chain: &str, external_chain: &str, name: &str) {
+        self.chain(chain);
+        let ranges = service.ranges(self.family);
+        let mut sources: Vec<String> = ranges.iter().map(|range| (*range).to_owned()).collect();
+        if ranges.contains(&"172.31.0.0/24") {
+            // The range with this node.
+            let address = service.balancer_ip(self.family);
+            sources.extend(address.map(|address| address.to_string()));
+        }
+        for source in sources {
+            self.rule(
+                chain,
+                &format!("{name} loadbalancer IP"),
+                &format!("-s {source} -j {external_chain}"),
+            );
+        }
+    }
+
+    fn add_endpoints(&mut self, service: &Service, port: &Port, endpoints: &[SocketAddr]) {
+        let protocol = port.protocol;
+        let name = format!("shop/{}:{}", service.name, port.name);
+        for endpoint in endpoints {
             let chain = endpoint_chain(service, port, *endpoint);
             self.chain(&chain);
             self.rule(
@@ -344,8 +352,15 @@ impl RuleWriter {
                 );
             }
         }
-        for (number, endpoint) in endpoints.iter().enumerate() {
-            let left = u32::try_from(endpoints.len() - number).unwrap();
+        // The last one is 1.
+        for (endpoint, left) in endpoints
+            .iter()
+            .rev()
+            .zip(1_u32..)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+        {
             let chance = if left == 1 {
                 String::new()
             } else {

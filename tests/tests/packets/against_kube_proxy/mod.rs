@@ -1,6 +1,8 @@
 //! `contiv verify --against kube-proxy`: with the rules that a kube-proxy writes for a cluster of 500 different services, and with
 //! differences that are planted in them.
 
+#![expect(clippy::print_stdout, reason = "the times are part of the result")]
+
 mod cluster;
 mod iptables;
 mod nftables;

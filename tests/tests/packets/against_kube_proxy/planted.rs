@@ -28,16 +28,32 @@ const REMOTE: Endpoint = Endpoint {
 
 /// Differences in services, as a kube-proxy has them that missed a change.
 pub(super) fn planted() -> Vec<Planted> {
-    let differs = |service, change, said| Planted {
+    [in_backends(), in_frontends(), in_policies(), in_endpoints()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn differs(
+    service: &'static str,
+    change: fn(&mut Service),
+    said: &'static [&'static str],
+) -> Planted {
+    Planted {
         service,
         change,
         said,
-    };
+    }
+}
+
+fn in_backends() -> Vec<Planted> {
     vec![
         // A missing endpoint, one that is gone, another target port.
         differs(
             "service-003",
-            |it| drop(it.endpoints.remove(1)),
+            |it| {
+                it.endpoints.remove(1);
+            },
             &[
                 "10.96.0.13:80/tcp: kube-proxy lacks 10.244.2.44:8083",
                 "198.18.0.13:80/tcp: kube-proxy lacks 10.244.2.44:8083",
@@ -75,7 +91,7 @@ pub(super) fn planted() -> Vec<Planted> {
         ),
         differs(
             "service-036",
-            |it| drop(it.ports.pop()),
+            |it| it.ports.truncate(1),
             &["10.96.0.46:53/udp: only contiv serves it"],
         ),
         differs(
@@ -96,6 +112,11 @@ pub(super) fn planted() -> Vec<Planted> {
                 "[fd00:10:96::14]:80/tcp: only contiv serves it",
             ],
         ),
+    ]
+}
+
+fn in_frontends() -> Vec<Planted> {
+    vec![
         // Missing addresses and node ports.
         differs(
             "service-091",
@@ -150,6 +171,11 @@ pub(super) fn planted() -> Vec<Planted> {
                 "198.19.0.132:80/udp: kube-proxy serves, contiv drops",
             ],
         ),
+    ]
+}
+
+fn in_policies() -> Vec<Planted> {
+    vec![
         // Policies.
         differs(
             "service-064",
@@ -199,6 +225,11 @@ pub(super) fn planted() -> Vec<Planted> {
                 "10.96.0.106:80/tcp: affinity: kube-proxy 60 s, contiv 600 s",
             ],
         ),
+    ]
+}
+
+fn in_endpoints() -> Vec<Planted> {
+    vec![
         // Endpoints that are ready or not, terminating ones, topology hints.
         differs(
             "service-183",
@@ -228,7 +259,7 @@ pub(super) fn planted() -> Vec<Planted> {
             |it| {
                 it.endpoints
                     .iter_mut()
-                    .for_each(|it| it.condition = Condition::Unready)
+                    .for_each(|it| it.condition = Condition::Unready);
             },
             &[
                 "10.96.0.19:80/tcp: kube-proxy rejects, contiv serves",
@@ -295,7 +326,7 @@ add rule ip kube-proxy {external} goto {service}
 flush chain ip kube-proxy {stale}
 "
     );
-    text += &match layout {
+    let last = match layout {
         Layout::UpTo135 => {
             let chain = endpoint_chain(hairpin, &hairpin.ports[0], itself);
             format!(
@@ -310,6 +341,7 @@ add rule ip kube-proxy {chain} meta l4proto sctp dnat to {itself}
             format!("delete element ip kube-proxy hairpin-connections {{ {key} }}\n")
         }
     };
+    text.push_str(&last);
     lab.node.exec_with_input(&["nft", "-f", "-"], &text)?;
     Ok(())
 }
