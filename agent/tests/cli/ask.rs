@@ -321,9 +321,10 @@ fn service_without_address_is_listed_with_its_reason() {
         status.contains("unserved  1 service without address and node port: ingress/controller\n"),
         "{status}"
     );
-    let page = get(&agent.address, "/");
+    let page = get(&agent.address, "/?show=unserved");
+    let link = "<a href=\"/page/services/ingress/controller\">ingress/controller</a>";
     assert!(
-        page.contains("<td>ingress/controller</td><td>it has neither an address nor a node port"),
+        page.contains(link) && page.contains("not served: no address"),
         "{page}"
     );
 }
