@@ -21,22 +21,15 @@ use contiv_node::{
     Core,
     flows::{FlowFilter, FlowList, FlowTracker, FrontendIndex, RefusedTracker},
 };
-use contiv_renderer::{
-    nftables::{
-        InspectError,
-        counters::{self, RefusedAttempt},
-    },
-    packet_path::{SampleRate, list_flows},
-};
+use contiv_renderer::packet_path::{SampleRate, list_flows};
 use jiff::Timestamp;
-use serde_json::json;
 use tokio::{
     sync::{Mutex, Semaphore, mpsc, oneshot},
     task::spawn_blocking,
 };
 
 use crate::drivers::{Question, Request};
-use source::Source;
+use source::{Source, refused_attempts, sample_notice};
 pub(crate) use watcher::Lines;
 use watcher::Watcher;
 
@@ -154,22 +147,4 @@ fn list(index: &FrontendIndex, filter: &FlowFilter) -> Result<String, String> {
         watcher::write_line(&mut lines, &sample_notice(rate));
     }
     String::from_utf8(lines).map_err(|error| error.to_string())
-}
-
-/// The attempts that were refused lately; none without the table of the renderer `nftables`.
-fn refused_attempts() -> Result<Vec<RefusedAttempt>, String> {
-    match counters::refused_attempts() {
-        Err(InspectError::NoTable) => Ok(Vec::new()),
-        result => result.map_err(|error| error.to_string()),
-    }
-}
-
-/// That connections are a sample.
-fn sample_notice(rate: SampleRate) -> serde_json::Value {
-    let one_in = rate.one_in();
-    let text = match one_in {
-        1 => "every connection is shown again".to_owned(),
-        _ => format!("too many connections: one in {one_in} is shown; a filter shows others"),
-    };
-    json!({"event": "notice", "text": text, "one_in": one_in})
 }

@@ -11,12 +11,18 @@ use contiv_node::{
     Core,
     flows::{EventBudget, FlowList, FlowTracker, FrontendIndex, RefusedTracker, ServiceFlow},
 };
-use contiv_renderer::packet_path::{FlowEventKind, FlowEvents, PathError};
+use contiv_renderer::{
+    nftables::{
+        InspectError,
+        counters::{self, RefusedAttempt},
+    },
+    packet_path::{FlowEventKind, FlowEvents, PathError, SampleRate},
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{refused_attempts, sample_notice, watcher::Watcher};
+use super::watcher::Watcher;
 use crate::drivers::{Question, Request};
 
 /// Who comes when there are so many is turned away: each costs time for each connection.
@@ -274,4 +280,22 @@ fn run(mut first: Watcher, requests: mpsc::Sender<Request>, arrivals: Receiver<W
             .notify(&json!({"event": "notice", "text": format!("ended: {error}"), "ended": true}));
         source.watchers.iter_mut().for_each(Watcher::flush);
     }
+}
+
+/// The attempts that were refused lately; none without the table of the renderer `nftables`.
+pub(super) fn refused_attempts() -> Result<Vec<RefusedAttempt>, String> {
+    match counters::refused_attempts() {
+        Err(InspectError::NoTable) => Ok(Vec::new()),
+        result => result.map_err(|error| error.to_string()),
+    }
+}
+
+/// That connections are a sample.
+pub(super) fn sample_notice(rate: SampleRate) -> serde_json::Value {
+    let one_in = rate.one_in();
+    let text = match one_in {
+        1 => "every connection is shown again".to_owned(),
+        _ => format!("too many connections: one in {one_in} is shown; a filter shows others"),
+    };
+    json!({"event": "notice", "text": text, "one_in": one_in})
 }
