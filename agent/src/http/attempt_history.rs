@@ -233,10 +233,16 @@ async fn read_again_and_again(
 ) {
     let mut retry_interval = FIRST_RETRY_INTERVAL;
     while !published.is_closed() {
-        let (question, services) = Question::new(Core::services);
+        // Before the store is read there are no services, and what the kernel has counted for them would look new.
+        let ask = |core: &Core| core.status().synced.then(|| core.services());
+        let (question, services) = Question::new(ask);
         let is_sent = requests.send(Request::Ask(question)).await.is_ok();
         let Some(services) = services.await.ok().filter(|_| is_sent) else {
             return;
+        };
+        let Some(services) = services else {
+            sleep(FIRST_RETRY_INTERVAL).await;
+            continue;
         };
         let start = Instant::now();
         let reading = counters.by_service(services).await;

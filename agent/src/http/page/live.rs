@@ -8,13 +8,14 @@ use std::{
 
 use axum::{
     extract::State,
+    http::HeaderMap,
     response::sse::{Event, Sse},
 };
 use contiv_node::{Core, RendererView};
 use futures::stream::{self, Stream};
 use tokio::{sync::OwnedSemaphorePermit, time::sleep};
 
-use super::super::{Api, error::ApiError};
+use super::super::{Api, error::ApiError, protection::refuse_foreign_site};
 
 /// How often the state is compared: the shortest time between two messages.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
@@ -38,10 +39,12 @@ struct Watcher {
     _permit: OwnedSemaphorePermit,
 }
 
-/// `GET /page/events`: a message when something has changed.
+/// `GET /page/events`: a message when something has changed. A page of another site could occupy the places of those that watch.
 pub(super) async fn events(
     State(api): State<Api>,
+    headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    refuse_foreign_site(&headers)?;
     let permit = Arc::clone(&api.page_watchers).try_acquire_owned();
     let watcher = Watcher {
         last: digest(&api).await?,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use contiv_model::{ContivService, ServiceId, UnservedService};
 use contiv_node::metrics::ServiceSizes;
 use contiv_node::{
-    FailoverStatus, Outcome, Quarantined, Record, RendererView, Status, Warning, plural::counted,
+    FailoverStatus, Outcome, Quarantined, Record, RendererView, Status, VerificationView, Warning,
+    plural::counted,
 };
 use contiv_renderer::{ForwardingOff, shared_tables::TableProblem};
 use jiff::Timestamp;
@@ -386,6 +387,7 @@ fn renderer(renderer: &RendererView) -> Vec<Markup> {
         },
         html! {
             @match verification {
+                Some(VerificationView { error: Some(error), .. }) => (toned(Tone::Warning, &format!("not verified: {error}"))),
                 Some(it) if it.drift > 0 => (toned(Tone::Warning, &format!("{} of {} differ", it.drift, it.checked))),
                 Some(it) => { (counted(it.checked, "element")) " as they must be" },
                 None => "not verified",
