@@ -291,9 +291,9 @@ fn in_endpoints() -> Vec<Planted> {
             &["10.96.0.26:80/tcp: kube-proxy serves or rejects by chance, contiv serves"],
         ),
         differs(
-            "service-153",
+            "service-433",
             |_| (),
-            &["10.96.0.163:80/sctp: only contiv masquerades"],
+            &["10.96.1.187:80/sctp: only contiv masquerades"],
         ),
     ]
 }
@@ -305,7 +305,7 @@ pub(super) fn damage(lab: &Lab, services: &[Service], layout: Layout) -> Result<
         &services[184],
         &services[181],
         &services[16],
-        &services[153],
+        &services[433],
     );
     let [Some(refused), Some(_)] = [
         refusing.ports[0].node_port,
