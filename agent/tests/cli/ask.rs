@@ -573,53 +573,74 @@ fn keys_end_watched_commands_on_terminals() {
     assert_eq!(code, Some(130), "Ctrl-C: {screen}");
 }
 
+/// Sends a signal to `services -w` on a terminal, once it has printed twice: the second time a key is awaited after the first.
+/// `line` is what a shell does with that command. Returns what the shell prints.
+fn end_watch(agent: &Agent, folder: &Path, line: impl Fn(&str) -> String, signal: &str) -> String {
+    let pid = folder.join("pid");
+    let watch = format!(
+        "sh -c 'echo $$ > {}; exec {} services -A -w --agent {}'",
+        text(&pid),
+        env!("CARGO_BIN_EXE_contiv"),
+        agent.address
+    );
+    let mut script = std::process::Command::new("script")
+        .args(["-qc", &line(&watch), "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut output, mut part) = (Vec::new(), [0; 4096]);
+    let mut stdout = script.stdout.take().unwrap();
+    while String::from_utf8_lossy(&output)
+        .matches("10.96.0.7")
+        .count()
+        < 2
+    {
+        let read = stdout.read(&mut part).unwrap();
+        assert!(
+            read > 0,
+            "it has ended: {}",
+            String::from_utf8_lossy(&output)
+        );
+        output.extend_from_slice(&part[..read]);
+    }
+    let process = fs::read_to_string(&pid).unwrap();
+    let mut kill = std::process::Command::new("kill");
+    assert!(
+        kill.args([&format!("-{signal}"), process.trim()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    stdout.read_to_end(&mut output).unwrap();
+    script.wait().unwrap();
+    String::from_utf8_lossy(&output).into_owned()
+}
+
+#[test]
+fn signal_ends_a_watch_in_the_background() {
+    let folder = folder();
+    let agent = Agent::start(folder.path());
+    let line = |watch: &str| {
+        format!("set -m; {watch} & wait $!; echo exit code $?; kill -KILL $! 2> /dev/null")
+    };
+    let output = end_watch(&agent, folder.path(), line, "TERM");
+    // The number of a stopped process is another.
+    assert!(output.contains("exit code 143"), "{output}");
+}
+
 #[test]
 fn terminal_gets_its_mode_back_when_a_signal_ends_the_command() {
     let folder = folder();
     let agent = Agent::start(folder.path());
-    let [pid, before, after] = ["pid", "before", "after"].map(|name| folder.path().join(name));
-    let line = format!(
-        "stty -g > {}; sh -c 'echo $$ > {}; exec {} services -A -w --agent {}'; stty -g > {}",
-        text(&before),
-        text(&pid),
-        env!("CARGO_BIN_EXE_contiv"),
-        agent.address,
-        text(&after)
-    );
+    let [before, after] = ["before", "after"].map(|name| folder.path().join(name));
     for signal in ["TERM", "HUP", "INT", "QUIT"] {
-        let mut script = std::process::Command::new("script")
-            .args(["-qc", &line, "/dev/null"])
-            .env("TERM", "xterm")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (mut output, mut part) = (Vec::new(), [0; 4096]);
-        let mut stdout = script.stdout.take().unwrap();
-        // The second time, a key is awaited after the first.
-        while String::from_utf8_lossy(&output)
-            .matches("10.96.0.7")
-            .count()
-            < 2
-        {
-            let read = stdout.read(&mut part).unwrap();
-            assert!(
-                read > 0,
-                "it has ended: {}",
-                String::from_utf8_lossy(&output)
-            );
-            output.extend_from_slice(&part[..read]);
-        }
-        let process = fs::read_to_string(&pid).unwrap();
-        let mut kill = std::process::Command::new("kill");
-        assert!(
-            kill.args([&format!("-{signal}"), process.trim()])
-                .status()
-                .unwrap()
-                .success()
-        );
-        stdout.read_to_end(&mut output).unwrap();
-        script.wait().unwrap();
+        let around = |watch: &str| {
+            let [before, after] = [&before, &after].map(|file| text(file));
+            format!("stty -g > {before}; {watch}; stty -g > {after}")
+        };
+        end_watch(&agent, folder.path(), around, signal);
         let modes = [&before, &after].map(|file| fs::read_to_string(file).unwrap());
         assert_eq!(modes[0], modes[1], "{signal}");
     }
@@ -655,7 +676,6 @@ fn described_service_shows_all_that_is_known_of_it() {
     fs::write(&manifest, DESCRIBED).unwrap();
     let agent = Agent::start(folder.path());
     fs::write(&manifest, DESCRIBED.replace("[10.1.2.20]", "[nowhere]")).unwrap();
-    agent.wait_for("/quarantine", |answer| answer.contains("shop/shop-1"));
     let described = ask(&agent, &["describe", "svc", "shop", "-n", "shop"]);
     assert_eq!(
         (described.code, described.err.as_str()),
@@ -730,6 +750,50 @@ fn described_service_shows_all_that_is_known_of_it() {
         let run = ask(&agent, &[&["describe"], arguments].concat());
         assert!(run.code == code && run.err.contains(expected), "{run:?}");
     }
+}
+
+/// A service and a slice of the service web that were never valid.
+const NEVER_VALID: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: bad, namespace: shop}
+spec: {clusterIP: here, ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-9, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: Nothing
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [10.1.0.7]}]
+";
+
+#[test]
+fn objects_that_were_never_valid_are_described() {
+    let folder = folder();
+    fs::write(folder.path().join("manifests/bad.yaml"), NEVER_VALID).unwrap();
+    let agent = Agent::start(folder.path());
+    agent.wait_for("/quarantine", |answer| {
+        answer.contains("shop/web-9") && answer.contains("shop/bad")
+    });
+    let names = ask(&agent, &["describe", "svc", "-n", "shop", "-o", "name"]);
+    assert_eq!(
+        (names.code, names.out.as_str()),
+        (0, "shop/bad\nshop/web\n")
+    );
+    // The beginning of a name is enough.
+    let web = ask(&agent, &["describe", "svc", "we", "-n", "shop"]);
+    assert_eq!((web.code, web.err.as_str()), (0, ""));
+    let line = "\n  EndpointSlice shop/web-9: addressType";
+    assert!(
+        web.out.contains(line) && web.out.contains("(in use: nothing, its own by the name)\n"),
+        "{}",
+        web.out
+    );
+    let bad = ask(&agent, &["describe", "svc/bad", "-n", "shop"]).out;
+    assert!(
+        bad.contains("no: it is in quarantine") && !bad.contains("web-9"),
+        "{bad}"
+    );
 }
 
 #[test]

@@ -13,14 +13,14 @@ use serde_json::Value;
 use self::state::{AgentState, Description};
 use crate::cli::{
     Outcome, Terminal, UsageError,
-    output::{listing::Output, suggest::suggest, watch::width},
+    output::{listing::Output, suggest::suggest, table::printable, watch::width},
     selection::resources::{ObjectSelector, ResourceRequest, Resources},
     source::agent_argument::AgentArgument,
 };
 
 /// Print all that the running agent knows about services: whether each is served, its backends, connections, problems and events
 ///
-/// As in: contiv describe svc web -n shop. NODE and ZONE of a backend are those of its endpoint slice. Endpoints that are no backends are
+/// As in: contiv describe svc web -n shop. A name that no service has describes all that begin with it. NODE and ZONE of a backend are those of its endpoint slice. Endpoints that are no backends are
 /// listed below them, with the reason. Exit codes: 0 success; 1 the agent does not answer, or does not have a named service; 2 wrong
 /// usage.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ impl Describe {
             Output::Wide => text::render(&found, None),
             Output::Name => found
                 .iter()
-                .flat_map(|one| [one.id.to_string(), "\n".to_owned()])
+                .flat_map(|one| [printable(one.id.to_string()), "\n".to_owned()])
                 .collect(),
             Output::Data(format) => {
                 let mut values: Vec<Value> = found.iter().map(Description::to_json).collect();
@@ -78,7 +78,8 @@ impl Describe {
     }
 }
 
-/// Adds the requested services, and a line for each name that the agent does not know.
+/// Adds the requested services, for a name without one those that begin with it, and a line for each name that the agent does not
+/// know.
 fn select(
     request: &ResourceRequest,
     state: &AgentState,
@@ -91,6 +92,15 @@ fn select(
                 let id = ServiceId::new(key.namespace(), key.name());
                 if let Some(description) = state.describe(&id) {
                     found.push(description);
+                    continue;
+                }
+                let before = found.len();
+                let has_prefix = |one: &ServiceId| {
+                    one.namespace == id.namespace && one.name.starts_with(&*id.name)
+                };
+                let with_prefix = state.services().filter(|(one, _)| has_prefix(one));
+                found.extend(with_prefix.filter_map(|(one, _)| state.describe(one)));
+                if found.len() > before {
                     continue;
                 }
                 let known: Vec<String> = state.services().map(|(id, _)| id.to_string()).collect();

@@ -28,7 +28,8 @@ const SIGNAL_EXIT_CODE: i32 = 128;
 /// The keys of the terminal.
 ///
 /// One key is read at a time, on request: while it is awaited the terminal is in raw mode. It gets its own mode back when the command
-/// ends, also by an error, a panic or a signal. Ctrl-C ends the process, as without this.
+/// ends, also by an error, a panic or a signal. Ctrl-C ends the process, with the exit code that
+/// a shell gives it.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// None if input or output is no terminal.
@@ -43,8 +44,11 @@ struct TerminalMode(Termios);
 
 impl Drop for TerminalMode {
     fn drop(&mut self) {
-        // A terminal that is gone needs none.
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+        // The kernel stops a process of the background that sets the mode; it is the shell's by then.
+        if is_in_foreground() {
+            // A terminal that is gone needs none.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+        }
     }
 }
 

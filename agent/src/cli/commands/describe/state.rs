@@ -33,6 +33,8 @@ const MAX_EVENTS: usize = 10;
 pub(super) struct AgentState {
     services: BTreeMap<ServiceId, (ServiceView, Value)>,
     stored: BTreeMap<ServiceId, (StoredServiceView, Value)>,
+    /// The labels of services; none of those that were in quarantine from the start.
+    labels: BTreeMap<ServiceId, Labels>,
     /// The slices of services.
     slices: BTreeMap<ServiceId, Vec<SliceView>>,
     /// The zones of nodes.
@@ -92,6 +94,8 @@ pub(super) struct Description {
     pub(super) refused: Vec<(RefusedView, Value)>,
     pub(super) warnings: Vec<(WarningView, Value)>,
     pub(super) quarantine: Vec<(QuarantinedView, Value)>,
+    /// Slices that are its own by their name; what they say was never valid.
+    pub(super) quarantine_by_name: Vec<(QuarantinedView, Value)>,
     pub(super) events: Vec<Event>,
 }
 
@@ -101,6 +105,14 @@ pub(super) struct Place {
     pub(super) node: Option<String>,
     pub(super) zone: Option<String>,
     pub(super) pod: Option<String>,
+}
+
+/// The name of an object of this kind, from its name in quarantine, as in `EndpointSlice shop/web-1`.
+fn id_of(kind: &str, object: &str) -> Option<ServiceId> {
+    let (found, id) = object.split_once(' ')?;
+    let (namespace, name) = id.split_once('/')?;
+    let is_kind = found.eq_ignore_ascii_case(kind);
+    is_kind.then(|| ServiceId::new(namespace, name))
 }
 
 impl AgentState {
@@ -124,7 +136,19 @@ impl AgentState {
             let counted = counters.services.into_iter();
             counted.map(|of| (of.service.clone(), of)).collect()
         });
+        let quarantine: Vec<(QuarantinedView, Value)> = agent.list("/quarantine")?;
+        let invalid = quarantine.iter().filter_map(|(entry, _)| {
+            let id = id_of("service", entry.object.as_deref()?)?;
+            Some((id, Labels::new()))
+        });
+        let mut labels: BTreeMap<ServiceId, Labels> = invalid.collect();
+        labels.extend(
+            stored
+                .iter()
+                .map(|(service, _)| (service.id.clone(), service.labels.clone())),
+        );
         Ok(Self {
+            labels,
             services: services
                 .into_iter()
                 .map(|(service, value)| (service.id.clone(), (service, value)))
@@ -143,15 +167,30 @@ impl AgentState {
             },
             connections: connections.map_err(|error| error.to_string()),
             warnings: agent.list("/warnings")?,
-            quarantine: agent.list("/quarantine")?,
+            quarantine,
             events: events::fetch(agent, "from=0")?,
         })
     }
 
-    /// The stored services with their labels.
+    /// The services that are stored or in quarantine, with the labels that are known of them.
     pub(super) fn services(&self) -> impl Iterator<Item = (&ServiceId, &Labels)> {
-        let stored = self.stored.iter();
-        stored.map(|(id, (service, _))| (id, &service.labels))
+        self.labels.iter()
+    }
+
+    /// The service that is meant by the name of a slice in quarantine, which the agent has never read: the longest name that it
+    /// begins with, as controllers name slices.
+    fn service_by_name(&self, entry: &QuarantinedView) -> Option<&ServiceId> {
+        let slice = id_of("endpointslice", entry.object.as_deref()?)?;
+        let mut read = self.slices.values().flatten();
+        if read.any(|known| known.id == slice.to_string()) {
+            return None;
+        }
+        let is_its = |id: &&ServiceId| {
+            let rest = slice.name.strip_prefix(&*id.name);
+            id.namespace == slice.namespace && rest.is_some_and(|rest| rest.starts_with('-'))
+        };
+        let services = self.labels.keys().filter(is_its);
+        services.max_by_key(|id| id.name.len())
     }
 
     /// None if nothing is known about the service: it is neither stored nor in quarantine.
@@ -174,6 +213,10 @@ impl AgentState {
         if service.is_none() && stored.is_none() && quarantine.is_empty() {
             return None;
         }
+        let mut quarantine_by_name = self.quarantine.clone();
+        quarantine_by_name.retain(|(entry, _)| {
+            !is_about(&entry.object) && self.service_by_name(entry) == Some(id)
+        });
         let mut warnings = self.warnings.clone();
         warnings.retain(|(warning, _)| is_about(&warning.object));
         let mut refused = self.refused.clone();
@@ -196,6 +239,7 @@ impl AgentState {
             refused,
             warnings,
             quarantine,
+            quarantine_by_name,
             events,
         })
     }
@@ -283,9 +327,11 @@ impl Description {
             "backends": backends.collect::<Vec<_>>(),
             "unused_endpoints": unused.collect::<Vec<_>>(),
             "connections": self.connections.as_ref().ok(),
+            "connections_error": self.connections.as_ref().err(),
             "refused": values(&self.refused),
             "warnings": values(&self.warnings),
             "quarantine": values(&self.quarantine),
+            "quarantine_by_name": values(&self.quarantine_by_name),
             "events": values(&self.events),
         })
     }

@@ -63,12 +63,13 @@ fn describe(description: &Description, width: Option<usize>) -> String {
     let warnings = description
         .warnings
         .iter()
-        .map(|(warning, _)| format!("{}: {}\n", warning.subject(), warning.reason));
+        .map(|(warning, _)| printable(format!("{}: {}", warning.subject(), warning.reason)) + "\n");
     block(&mut text, "Warnings", &warnings.collect::<String>());
-    let quarantine = description
-        .quarantine
-        .iter()
-        .map(|(entry, _)| quarantined(entry));
+    let certain = description.quarantine.iter();
+    let by_name = description.quarantine_by_name.iter();
+    let quarantine = certain
+        .map(|(entry, _)| quarantined(entry, ""))
+        .chain(by_name.map(|(entry, _)| quarantined(entry, ", its own by the name")));
     block(&mut text, "Quarantine", &quarantine.collect::<String>());
     let events = if description.events.is_empty() {
         String::new()
@@ -247,12 +248,11 @@ fn refused(description: &Description, width: Option<usize>) -> String {
     table.within(width).to_string()
 }
 
-fn quarantined(entry: &QuarantinedView) -> String {
-    let meanwhile = match entry.active_state.as_deref() {
-        Some(active) => format!(" (in use: {active})"),
-        None => String::new(),
-    };
-    let object = entry.object.as_ref().unwrap_or(&entry.source);
+/// A line; `note` says more of the object.
+fn quarantined(entry: &QuarantinedView, note: &str) -> String {
+    let active = entry.active_state.as_deref().unwrap_or("unknown");
+    let meanwhile = printable(format!(" (in use: {active}{note})"));
+    let object = printable(entry.object.as_ref().unwrap_or(&entry.source).clone());
     let problem = printable(entry.problem());
     // The error of a whole value names it too.
     if problem.starts_with(object.as_str()) {
