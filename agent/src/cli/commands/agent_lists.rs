@@ -1,10 +1,13 @@
 //! The lists of one agent or of several, as one.
 
-use std::fmt::Write;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt::Write,
+};
 
 use crate::cli::{
     output::{
-        error_chain::chain,
+        error_chain::first_line,
         listing::{Listing, Output},
         table::printable,
         table_options::TableOptions,
@@ -49,20 +52,30 @@ impl AgentList {
         };
         let answers = ask_all(agents, |agent| {
             let status: StatusView = agent.get("/status")?;
-            Ok((status.node, list(agent)?))
+            Ok((
+                agent.agent.to_string(),
+                printable(status.node),
+                list(agent)?,
+            ))
         });
+        let mut first = FirstOfNode::default();
         for answer in answers {
             match answer {
-                Ok((node, one)) => {
-                    for line in one.err.lines() {
+                Ok((address, node, one)) => {
+                    if let Err(note) = first.add(&node, &address) {
                         // Writing to a `String` cannot fail.
-                        let _ = writeln!(all.err, "{}: {line}", printable(node.clone()));
+                        let _ = writeln!(all.err, "note: {note}");
+                        continue;
+                    }
+                    for line in one.err.lines() {
+                        let _ = writeln!(all.err, "{node}: {line}");
                     }
                     all.is_good &= one.is_good;
                     all.listing.add_node(&node, one.listing);
                 }
                 Err(error) => {
-                    all.err += &error_line(&error);
+                    // What this machine's kernel does meanwhile is left out.
+                    let _ = writeln!(all.err, "error: {}", first_line(&error));
                     all.is_good = false;
                 }
             }
@@ -81,8 +94,22 @@ impl AgentList {
     }
 }
 
-/// A line about an agent that does not answer; its error names it. What this machine's kernel does meanwhile is left out.
-pub(super) fn error_line(error: &anyhow::Error) -> String {
-    let error = chain(error);
-    format!("error: {}\n", error.lines().next().unwrap_or_default())
+/// The addresses that were the first of their nodes.
+#[derive(Debug, Default)]
+pub(super) struct FirstOfNode(BTreeMap<String, String>);
+
+impl FirstOfNode {
+    /// Adds the agent of a node; or returns a note if another address has answered for that.
+    pub(super) fn add(&mut self, node: &str, address: &str) -> Result<(), String> {
+        match self.0.entry(node.to_owned()) {
+            Entry::Vacant(entry) => {
+                entry.insert(address.to_owned());
+                Ok(())
+            }
+            Entry::Occupied(known) => Err(format!(
+                "{address} is left out: it answers for the node {node}, as {} does",
+                known.get()
+            )),
+        }
+    }
 }

@@ -87,6 +87,10 @@ impl Events {
                         let start = item.value["start"].as_str();
                         start.and_then(|start| start.parse::<Timestamp>().ok())
                     });
+                    if self.since.is_none() {
+                        let older = all.listing.items.len().saturating_sub(self.last);
+                        all.listing.items.drain(..older);
+                    }
                 }
                 let Frame { out, err, is_good } = all.print(&self.output, &self.table)?;
                 terminal.err.write_all(err.as_bytes())?;

@@ -11,6 +11,7 @@ use crate::cli::{
     Outcome, Terminal,
     output::{
         listing::{Listing, Output},
+        table::printable,
         table_options::TableOptions,
         watch::WatchArgument,
     },
@@ -102,8 +103,10 @@ impl ServiceQuery {
         }
         let mut warnings: Vec<WarningView> = agent.get("/warnings")?;
         warnings.retain(|warning| warning.service().is_some_and(|id| self.scope.contains(&id)));
-        let line =
-            |warning: &WarningView| format!("warning: {}: {}\n", warning.subject(), warning.reason);
+        let line = |warning: &WarningView| {
+            let text = format!("warning: {}: {}", warning.subject(), warning.reason);
+            printable(text) + "\n"
+        };
         let mut lines: String = warnings.iter().take(MAX_WARNINGS).map(line).collect();
         if let Some(more) = warnings
             .len()

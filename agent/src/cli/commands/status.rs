@@ -12,8 +12,9 @@ use futures::executor::block_on;
 use crate::cli::{
     Outcome, Terminal, UsageError,
     output::{
-        error_chain::chain,
+        error_chain::first_line,
         listing::Output,
+        table::printable,
         watch::{Frame, WatchArgument, size},
     },
     source::{
@@ -68,7 +69,8 @@ impl Status {
         match self.agents.agents()? {
             Agents::One(agent) => self.watch.run(terminal, || self.read_frame(&agent)),
             Agents::Several(agents) => self.watch.run(terminal, || {
-                ClusterState::of(ask_all(&agents, node_state)).frame(&self.output)
+                let ask = |agent: &AgentArgument| (agent.agent.to_string(), node_state(agent));
+                ClusterState::of_addresses(ask_all(&agents, ask)).frame(&self.output)
             }),
         }
     }
@@ -80,7 +82,7 @@ impl Status {
             Output::Table => text::render(&overview, size, jiff::Timestamp::now()),
             Output::Wide => text::render_all(&overview, jiff::Timestamp::now()),
             Output::Data(format) => format.print(answers.to_json(), false)?,
-            Output::Name => format!("{}\n", overview.status.node),
+            Output::Name => printable(overview.status.node.clone()) + "\n",
         };
         Ok(Frame {
             out,
@@ -98,12 +100,9 @@ fn ask(agent: &AgentArgument) -> anyhow::Result<Box<(Answers, Overview)>> {
 
 /// The state of an agent that was named by its address, which stands for the node if there is no answer.
 fn node_state(agent: &AgentArgument) -> NodeState {
-    let answer = ask(agent).map_err(|error| {
-        let error = chain(&error);
-        NoAnswer::new("no answer", error.lines().next().unwrap_or_default())
-    });
+    let answer = ask(agent).map_err(|error| NoAnswer::new("no answer", &first_line(&error)));
     let node = match &answer {
-        Ok(answer) => answer.1.status.node.clone(),
+        Ok(answer) => printable(answer.1.status.node.clone()),
         Err(_) => agent.agent.to_string(),
     };
     NodeState {

@@ -23,6 +23,7 @@ use crate::cli::{
         format::DataFormat,
         keys::Keys,
         listing::Output,
+        table::Layout,
         watch::{redraw, size},
     },
     selection::filter::Filter,
@@ -93,6 +94,7 @@ impl Top {
         } else {
             Keys::none()
         };
+        let mut layout = None;
         let mut next_sample = Instant::now() + self.interval;
         loop {
             let left = next_sample.saturating_duration_since(Instant::now());
@@ -100,7 +102,7 @@ impl Top {
                 if !view.on_key(&key) {
                     return Ok(Outcome::Success);
                 }
-                self.show(&rates, &view, terminal)?;
+                self.show(&rates, &view, &mut layout, terminal)?;
                 continue;
             }
             next_sample = Instant::now() + self.interval;
@@ -113,7 +115,7 @@ impl Top {
                     continue;
                 }
             }
-            self.show(&rates, &view, terminal)?;
+            self.show(&rates, &view, &mut layout, terminal)?;
             if self.once {
                 return Ok(Outcome::Success);
             }
@@ -125,7 +127,14 @@ impl Top {
         self.output == Output::Table && !self.once && std::io::stdout().is_terminal()
     }
 
-    fn show(&self, rates: &Rates, view: &View, terminal: &mut Terminal) -> anyhow::Result<()> {
+    /// `layout` is that of custom columns, which have one header.
+    fn show(
+        &self,
+        rates: &Rates,
+        view: &View,
+        layout: &mut Option<Layout>,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<()> {
         let size = size().filter(|_| self.output == Output::Table);
         let text = match &self.output {
             Output::Table | Output::Wide => {
@@ -135,6 +144,14 @@ impl Top {
             Output::Data(DataFormat::Json) => format!("{}\n", self.to_json(rates)),
             Output::Data(format @ DataFormat::Yaml) => {
                 format!("---\n{}", format.print(self.to_json(rates), false)?)
+            }
+            // A row for each service.
+            Output::Data(DataFormat::CustomColumns(columns)) => {
+                let usages = self.usages(rates).into_iter().map(serde_json::to_value);
+                let table = columns.table(&usages.collect::<Result<Vec<_>, _>>()?)?;
+                let (text, continued) = table.continued(layout.take(), None);
+                *layout = Some(continued);
+                text
             }
             Output::Data(format) => format.print(self.to_json(rates), false)?,
             Output::Name => {

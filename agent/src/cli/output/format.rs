@@ -1,6 +1,12 @@
 //! The formats of `-o`: those for programs, which every command has, and those for people.
 
-use std::{ffi::OsStr, marker::PhantomData, str::FromStr};
+use std::{
+    ffi::OsStr,
+    io::{self, IsTerminal},
+    marker::PhantomData,
+    slice,
+    str::FromStr,
+};
 
 use anyhow::Context;
 use clap::{
@@ -14,7 +20,7 @@ use serde_json::Value;
 
 use super::{
     json_path::{self, Path, Template},
-    table::{Cell, Table},
+    table::{Cell, Table, printable_lines},
 };
 
 /// A format for programs: the JSON form, or a part of it.
@@ -34,11 +40,11 @@ const DATA_FORMATS: [(&str, &str); 4] = [
     ("yaml", "The same as YAML"),
     (
         "jsonpath=",
-        "Fields of it by kubectl's template, as in jsonpath='{.items[*].metadata.name}'",
+        "Fields of it by kubectl's template: a list is in .items, -o json shows the fields",
     ),
     (
         "custom-columns=",
-        "A table of fields, as in custom-columns=NAME:.metadata.name",
+        "A table of fields, as TITLE:.FIELD,…; a row for each item of a list",
     ),
 ];
 
@@ -52,15 +58,28 @@ impl DataFormat {
             Self::Json => Ok(format!("{value:#}\n")),
             Self::Yaml => serde_saphyr::to_string(&value).context("failed to write YAML"),
             Self::JsonPath(template) => {
-                let value = match value {
+                let text = match value {
                     list @ Value::Array(_) => {
-                        Value::Object([("items".to_owned(), list)].into_iter().collect())
+                        let wrapped = [("items".to_owned(), list)].into_iter().collect();
+                        template.render_list(&Value::Object(wrapped))?
                     }
-                    object => object,
+                    object => template.render(&object)?,
                 };
-                Ok(template.render(&value)?)
+                // A program gets each character as it is.
+                Ok(if io::stdout().is_terminal() {
+                    printable_lines(text)
+                } else {
+                    text
+                })
             }
-            Self::CustomColumns(columns) => columns.print(&value, hides_header),
+            Self::CustomColumns(columns) => {
+                let items = value.get("items").unwrap_or(&value);
+                let items = items
+                    .as_array()
+                    .map_or(slice::from_ref(&value), Vec::as_slice);
+                let table = columns.table(items)?.without_header(hides_header);
+                Ok(table.within(None).to_string())
+            }
         }
     }
 }
@@ -72,9 +91,10 @@ impl FromStr for DataFormat {
         match text.split_once('=') {
             None if text == "json" => Ok(Self::Json),
             None if text == "yaml" => Ok(Self::Yaml),
-            Some(("jsonpath", "")) => {
-                Err("expected a template, as in jsonpath='{.items[*].metadata.name}'".to_owned())
-            }
+            Some(("jsonpath", "")) => Err(
+                "expected a template, as in jsonpath='{.items[*]}'; -o json shows the fields"
+                    .to_owned(),
+            ),
             Some(("jsonpath", template)) => template
                 .parse()
                 .map(Self::JsonPath)
@@ -93,22 +113,29 @@ impl FromStr for CustomColumns {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut depth = 0_usize;
+        let (mut is_path, mut depth, mut quote) = (false, 0_usize, None);
         // Filters and unions have commas of their own.
         let columns = text.split(|next| {
-            match next {
-                '[' | '(' | '{' => depth += 1,
-                ']' | ')' | '}' => depth = depth.saturating_sub(1),
+            match (next, quote) {
+                (_, Some(open)) => quote = quote.filter(|_| next != open),
+                ('"' | '\'', None) if depth > 0 => quote = Some(next),
+                ('[' | '(' | '{', None) if is_path => depth += 1,
+                (']' | ')' | '}', None) => depth = depth.saturating_sub(1),
+                (':', None) => is_path = true,
+                (',', None) if depth == 0 => {
+                    is_path = false;
+                    return true;
+                }
                 _ => {}
             }
-            next == ',' && depth == 0
+            false
         });
         let column = |column: &str| {
             let (title, path) = column
                 .split_once(':')
                 .filter(|(title, path)| !title.is_empty() && !path.is_empty())
                 .ok_or_else(|| {
-                    format!("{column:?}: expected TITLE:.FIELD, as in NAME:.metadata.name")
+                    format!("{column:?}: expected TITLE:.FIELD; -o json shows the fields")
                 })?;
             let path = path
                 .parse()
@@ -120,13 +147,13 @@ impl FromStr for CustomColumns {
 }
 
 impl CustomColumns {
-    fn print(&self, value: &Value, hides_header: bool) -> anyhow::Result<String> {
-        let items = value.get("items").unwrap_or(value);
-        let items = items
-            .as_array()
-            .map_or(std::slice::from_ref(value), Vec::as_slice);
+    /// A row for each item.
+    ///
+    /// # Errors
+    /// When a path does not fit to one.
+    pub(crate) fn table(&self, items: &[Value]) -> anyhow::Result<Table> {
         let titles: Vec<&str> = self.0.iter().map(|(title, _)| title.as_str()).collect();
-        let mut table = Table::new(&titles).without_header(hides_header);
+        let mut table = Table::new(&titles);
         for item in items {
             let cell = |(_, path): &(String, Path)| -> anyhow::Result<Cell> {
                 let found: Vec<String> = path
@@ -142,7 +169,7 @@ impl CustomColumns {
             };
             table.push(self.0.iter().map(cell).collect::<Result<Vec<_>, _>>()?);
         }
-        Ok(table.within(None).to_string())
+        Ok(table)
     }
 }
 
@@ -240,6 +267,17 @@ mod tests {
         let format = r#"jsonpath={range .items[*]}{.id}{"\n"}{end}"#;
         assert_eq!(print(format, &list), Ok("a\nb\n".to_owned()));
         assert_eq!(print("jsonpath={.id}", &list[0]), Ok("a".to_owned()));
+        // As -o json shows it.
+        for (path, expected) in [
+            ("{[0].id} {[*].id}", "a a b"),
+            ("{[-1:].id}", "b"),
+            ("{range [?(@.id=='b')]}{.id};{end}", "b;"),
+        ] {
+            let text = print(&format!("jsonpath={path}"), &list);
+            assert_eq!(text, Ok(expected.to_owned()), "{path}");
+        }
+        let inner = print("jsonpath={range .items[*]}{[0]}{end}", &list).unwrap_err();
+        assert!(inner.contains("an object is no list"), "{inner}");
     }
 
     #[test]
@@ -253,6 +291,10 @@ mod tests {
                         a               80,443   true     80,443\n\
                         evil\\u{1b}[2J   <none>   <none>   <none>\n";
         assert_eq!(print(format, &list), Ok(expected.to_owned()));
+        // Neither a bracket in a title nor one in quotes hides the end of a column.
+        let format = r#"custom-columns=A(:.id,B:.ports[?(@.name!=")")].port,C:up"#;
+        let rows = print(format, &list).map(|rows| rows.lines().next().map(str::to_owned));
+        assert_eq!(rows, Ok(Some("A(              B        C".to_owned())));
         let first = &list["items"][0];
         let rows = print("custom-columns=NAME:.id", first);
         assert_eq!(rows, Ok("NAME\na\n".to_owned()));

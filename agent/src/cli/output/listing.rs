@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     format::{DataFormat, Format, FormatParser},
-    table::{Cell, Table},
+    table::{Cell, Table, printable},
     table_options::TableOptions,
 };
 
@@ -138,7 +138,7 @@ impl Listing {
             Output::Name => Ok(self
                 .items
                 .iter()
-                .map(|item| format!("{}\n", item.name))
+                .map(|item| printable(item.name.clone()) + "\n")
                 .collect::<Vec<_>>()
                 .concat()),
         }

@@ -223,22 +223,40 @@ fn cut(text: &str, width: usize, in_the_middle: bool) -> String {
 
 /// Escapes control characters.
 pub(crate) fn printable(cell: String) -> String {
-    if !cell.contains(char::is_control) {
-        return cell;
+    escaped(cell, char::is_control)
+}
+
+/// Escapes control characters, except ends of lines and tabs.
+pub(crate) fn printable_lines(text: String) -> String {
+    escaped(text, |c| c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+fn escaped(text: String, is_unsafe: impl Fn(char) -> bool) -> String {
+    if !text.contains(&is_unsafe) {
+        return text;
     }
     let written_out = |c: char| {
-        if c.is_control() {
+        if is_unsafe(c) {
             c.escape_default().to_string()
         } else {
             c.to_string()
         }
     };
-    cell.chars().map(written_out).collect()
+    text.chars().map(written_out).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_do_nothing_to_terminal() {
+        let text = "x\u{1b}[2J\ty\r\n\u{9b}31m";
+        assert_eq!(
+            printable_lines(text.to_owned()),
+            "x\\u{1b}[2J\ty\\r\n\\u{9b}31m"
+        );
+    }
 
     #[test]
     fn cell_does_nothing_to_terminal_and_stays_on_its_line() {

@@ -1,5 +1,7 @@
 //! The argument `--agent`, and requests to that agent.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 use serde::de::DeserializeOwned;
@@ -20,6 +22,10 @@ pub(crate) struct AgentArgument {
     /// Where the agent listens (its --listen), with or without http://
     #[arg(long, env = "CONTIV_AGENT", value_name = "URL", default_value = DEFAULT_AGENT)]
     pub(crate) agent: Server,
+
+    /// How long it may take for an answer, if not as long as usual.
+    #[arg(skip)]
+    limit: Option<Duration>,
 }
 
 /// Whether the address of the agent comes from the command line, the environment or the default.
@@ -56,7 +62,17 @@ impl FromArgMatches for AgentSource {
 
 impl AgentArgument {
     pub(super) const fn new(source: AgentSource, agent: Server) -> Self {
-        Self { source, agent }
+        Self {
+            source,
+            agent,
+            limit: None,
+        }
+    }
+
+    /// With another limit for answers, and without advice where no agent runs.
+    pub(super) fn within(self, limit: Duration) -> Self {
+        let limit = Some(limit);
+        Self { limit, ..self }
     }
 
     /// True if `--agent` is on the command line.
@@ -77,7 +93,11 @@ impl AgentArgument {
     /// # Errors
     /// When there is no answer, or its format is not that of this version.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        self.read(path, &http_client::get(&self.agent, path)?)
+        let answer = match self.limit {
+            None => http_client::get(&self.agent, path),
+            Some(limit) => http_client::get_within(&self.agent, path, limit),
+        };
+        self.read(path, &answer?)
     }
 
     /// A list by GET; each item with its JSON.

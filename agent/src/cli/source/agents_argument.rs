@@ -6,6 +6,7 @@ use std::{
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
+    time::Duration,
 };
 
 use clap::Args;
@@ -16,6 +17,9 @@ use super::{
 };
 use crate::cli::UsageError;
 
+/// How long one of several agents may take for an answer, so that one does not keep back the others. It answers within 3 s, if only
+/// to report that it is busy.
+const LIMIT_OF_SEVERAL: Duration = Duration::from_secs(4);
 /// How many agents are asked at a time.
 const MAX_CONCURRENT_AGENTS: usize = 32;
 
@@ -26,11 +30,11 @@ pub(crate) struct AgentsArgument {
     #[command(flatten)]
     source: AgentSource,
 
-    /// Where the agent listens (its --listen), with or without http://; several times to ask several agents
+    /// Where the agent listens (its --listen), with or without http://; several times to ask several agents, with NODE of each
     #[arg(id = "agent", long, env = "CONTIV_AGENT", value_name = "URL", default_value = DEFAULT_AGENT)]
     agents: Vec<Server>,
 
-    /// Ask all agents of a file: a URL on each line, comments after #
+    /// Ask all agents of a file: a URL on each line, comments after #; one is printed in the form of several
     #[arg(id = "agents", long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -70,19 +74,21 @@ impl AgentsArgument {
             }
             servers.extend(found);
         }
+        if let [server] = &servers[..]
+            && self.file.is_none()
+        {
+            let agent = AgentArgument::new(self.source.clone(), server.clone());
+            return Ok(Agents::One(agent));
+        }
+        // The form of what is printed depends on how many arguments there are, and not on whether they are equal.
         let mut agents: Vec<AgentArgument> = Vec::new();
         for server in servers {
             if agents.iter().all(|known| known.agent != server) {
-                agents.push(AgentArgument::new(self.source.clone(), server));
+                let agent = AgentArgument::new(self.source.clone(), server);
+                agents.push(agent.within(LIMIT_OF_SEVERAL));
             }
         }
-        Ok(match agents.pop() {
-            Some(agent) if agents.is_empty() && self.file.is_none() => Agents::One(agent),
-            last => {
-                agents.extend(last);
-                Agents::Several(agents)
-            }
-        })
+        Ok(Agents::Several(agents))
     }
 }
 
@@ -169,7 +175,7 @@ mod tests {
             (&["--agent", "n1"][..], (true, vec![n1])),
             (
                 &["--agent", "n1", "--agent", "http://n1:9999/"],
-                (true, vec![n1]),
+                (false, vec![n1]),
             ),
             (
                 &["--agent", "http://n2", "--agent", "n1"],

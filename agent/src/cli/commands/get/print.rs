@@ -124,24 +124,11 @@ impl Printer<'_> {
     }
 }
 
-/// One object in a format for programs; with the event type, if requested.
-///
-/// # Errors
-/// When a template does not fit to it.
-pub(super) fn document(
-    format: &DataFormat,
-    event_type: Option<&str>,
-    object: &Object,
-    hides_header: bool,
-) -> anyhow::Result<String> {
+/// One object for programs; with the event type, if requested.
+pub(super) fn document(event_type: Option<&str>, object: &Object) -> Value {
     let manifest = manifest::to_value(object);
-    let value: Value = match event_type {
+    match event_type {
         Some(event_type) => json!({ "type": event_type, "object": manifest }),
         None => manifest,
-    };
-    let text = format.print(value, hides_header)?;
-    Ok(match format {
-        DataFormat::Yaml => format!("---\n{text}"),
-        _ => text,
-    })
+    }
 }

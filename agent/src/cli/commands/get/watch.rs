@@ -10,6 +10,7 @@ use super::print::{Printer, document};
 use crate::cli::{
     Outcome, Terminal, UsageError,
     output::{
+        format::DataFormat,
         listing::Output,
         table::{Layout, Table},
     },
@@ -73,7 +74,6 @@ pub(super) fn watch(
             printer,
             shows_event_type,
             layout: None,
-            hides_header: printer.table.no_headers,
         };
         let mut is_first = true;
         while let Some(delivery) = events.recv().await {
@@ -203,8 +203,6 @@ struct OutputStream<'a> {
     printer: Printer<'a>,
     shows_event_type: bool,
     layout: Option<Layout>,
-    /// True once custom columns have their header.
-    hides_header: bool,
 }
 
 impl OutputStream<'_> {
@@ -241,12 +239,26 @@ impl OutputStream<'_> {
                     writeln!(out, "{what}{}", title(key))?;
                 }
             }
+            Output::Data(DataFormat::CustomColumns(columns)) => {
+                let rows = changed.iter().map(|(event_type, _, object)| {
+                    let event_type = self.shows_event_type.then(|| event_type.word());
+                    document(event_type, object)
+                });
+                let table = columns.table(&rows.collect::<Vec<_>>())?;
+                let table = table.without_header(self.printer.table.no_headers);
+                let (text, layout) = table.continued(self.layout.take(), None);
+                self.layout = Some(layout);
+                out.write_all(text.as_bytes())?;
+            }
             Output::Data(format) => {
                 for (event_type, _, object) in changed {
                     let event_type = self.shows_event_type.then(|| event_type.word());
-                    let text = document(format, event_type, object, self.hides_header)?;
-                    write!(out, "{text}")?;
-                    self.hides_header = true;
+                    let text = format.print(document(event_type, object), false)?;
+                    let start = match format {
+                        DataFormat::Yaml => "---\n",
+                        _ => "",
+                    };
+                    write!(out, "{start}{text}")?;
                 }
             }
         }

@@ -1,6 +1,9 @@
 //! The state of all agents of a cluster: as a table, and as JSON. Pure.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use contiv_node::plural::counted;
 use jiff::Timestamp;
@@ -13,11 +16,12 @@ use super::{
 };
 use crate::{
     cli::{
-        commands::events::milliseconds,
+        commands::{agent_lists::FirstOfNode, events::milliseconds},
         output::{
             color::TextStyle,
+            format::DataFormat,
             listing::Output,
-            table::{Cell, Table},
+            table::{Cell, Table, printable},
             watch::{Frame, width},
         },
         source::latency::Latency,
@@ -170,12 +174,20 @@ impl NodeState {
 }
 
 impl ClusterState {
-    /// These agents, with nothing to note.
-    pub(super) const fn of(nodes: Vec<NodeState>) -> Self {
-        Self {
-            nodes,
+    /// Agents that were asked by their addresses; the first of each node.
+    pub(super) fn of_addresses(answers: Vec<(String, NodeState)>) -> Self {
+        let mut first = FirstOfNode::default();
+        let mut state = Self {
+            nodes: Vec::new(),
             notes: Vec::new(),
+        };
+        for (address, node) in answers {
+            match first.add(&node.node, &address) {
+                Ok(()) => state.nodes.push(node),
+                Err(note) => state.notes.push(note),
+            }
         }
+        state
     }
 
     /// What is printed.
@@ -187,6 +199,11 @@ impl ClusterState {
         let out = match output {
             Output::Table => self.table(false, width(), now),
             Output::Wide => self.table(true, None, now),
+            // A row for each node.
+            Output::Data(DataFormat::CustomColumns(columns)) => {
+                let nodes: Vec<Value> = self.nodes.iter().map(|node| node.to_json(now)).collect();
+                columns.table(&nodes)?.within(None).to_string()
+            }
             Output::Data(format) => format.print(self.to_json(now), false)?,
             Output::Name => self.names(),
         };
@@ -256,9 +273,9 @@ impl ClusterState {
 
     /// The names of the nodes, each once.
     pub(super) fn names(&self) -> String {
-        let mut names: Vec<&str> = self.nodes.iter().map(|node| node.node.as_str()).collect();
-        names.dedup();
-        names.into_iter().flat_map(|name| [name, "\n"]).collect()
+        let names: BTreeSet<&str> = self.nodes.iter().map(|node| node.node.as_str()).collect();
+        let lines = names.into_iter().map(|name| printable(name.to_owned()));
+        lines.flat_map(|name| [name, "\n".to_owned()]).collect()
     }
 
     /// The JSON form.

@@ -77,7 +77,9 @@ pub(super) fn render(
         let _ = write!(text, "\n{}", table.within(size.map(|(_, columns)| columns)));
     }
     if has_keys {
-        let _ = writeln!(text, "\n{}", view.help());
+        let width = size.map_or(usize::MAX, |(_, columns)| columns);
+        let help: String = view.help().chars().take(width).collect();
+        let _ = writeln!(text, "\n{help}");
     }
     text
 }

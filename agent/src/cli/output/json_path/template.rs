@@ -86,22 +86,44 @@ impl Template {
     /// When a path does not fit to it.
     pub(crate) fn render(&self, value: &Value) -> Result<String, SelectError> {
         let mut text = String::new();
-        render(&self.parts, value, &mut text)?;
+        render(&self.parts, &|_| value, &mut text)?;
+        Ok(text)
+    }
+
+    /// The text for a list that is in the field `items` of a value. A path that begins with an index, a slice, a filter or `[*]` is
+    /// one of the list, as -o json shows that.
+    ///
+    /// # Errors
+    /// When a path does not fit to it.
+    pub(crate) fn render_list(&self, value: &Value) -> Result<String, SelectError> {
+        let items = value.get("items").unwrap_or(value);
+        let is_of_list = |path: &Path| path.steps.first().is_some_and(Step::is_of_list);
+        let mut text = String::new();
+        render(
+            &self.parts,
+            &|path| if is_of_list(path) { items } else { value },
+            &mut text,
+        )?;
         Ok(text)
     }
 }
 
-fn render(parts: &[Part], value: &Value, out: &mut String) -> Result<(), SelectError> {
+/// `root` is what a path begins with.
+fn render<'a>(
+    parts: &'a [Part],
+    root: &dyn Fn(&Path) -> &'a Value,
+    out: &mut String,
+) -> Result<(), SelectError> {
     for part in parts {
         match part {
             Part::Text(text) => out.push_str(text),
             Part::Path(path) => {
-                let found: Vec<String> = path.select(value)?.into_iter().map(text).collect();
+                let found: Vec<String> = path.select(root(path))?.into_iter().map(text).collect();
                 out.push_str(&found.join(" "));
             }
             Part::Range(path, body) => {
-                for item in path.select(value)? {
-                    render(body, item, out)?;
+                for item in path.select(root(path))? {
+                    render(body, &|_| item, out)?;
                 }
             }
         }
@@ -109,25 +131,24 @@ fn render(parts: &[Part], value: &Value, out: &mut String) -> Result<(), SelectE
     Ok(())
 }
 
-/// The text of a value: a list or an object as JSON on one line. Stored text may contain anything: control characters are escaped, except
-/// ends of lines and tabs.
+/// The text of a value: a list or an object as JSON on one line. There every control character is escaped as JSON has it, also those
+/// that serde leaves.
 pub(crate) fn text(value: &Value) -> String {
-    let text = match value {
-        Value::String(text) => text.clone(),
+    let json = match value {
+        Value::String(text) => return text.clone(),
         other => other.to_string(),
     };
-    let is_unsafe = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    if !text.contains(is_unsafe) {
-        return text;
+    if !json.contains(char::is_control) {
+        return json;
     }
     let written_out = |c: char| {
-        if is_unsafe(c) {
-            c.escape_default().to_string()
+        if c.is_control() {
+            format!("\\u{:04x}", u32::from(c))
         } else {
             c.to_string()
         }
     };
-    text.chars().map(written_out).collect()
+    json.chars().map(written_out).collect()
 }
 
 impl Path {
@@ -159,6 +180,14 @@ impl Path {
 }
 
 impl Step {
+    /// True if it fits to a list only, or to every item.
+    const fn is_of_list(&self) -> bool {
+        matches!(
+            self.kind,
+            StepKind::Index(_) | StepKind::Slice { .. } | StepKind::Filter(_) | StepKind::Wildcard
+        )
+    }
+
     fn select<'a>(&'a self, values: &[&'a Value]) -> Result<Vec<&'a Value>, SelectError> {
         let mut found = Vec::new();
         // kubectl passes over null.
@@ -218,12 +247,15 @@ impl Step {
 
     /// The position of an index.
     fn position(&self, index: i64, length: usize) -> Result<usize, SelectError> {
-        let position = from_start(index, length).filter(|position| *position < length);
-        position.ok_or_else(|| {
-            self.error(format!(
-                "the index {index} is outside of the list, whose length is {length}"
-            ))
-        })
+        let position = from_start(index, i64::try_from(length).unwrap_or(i64::MAX));
+        let position = usize::try_from(position).ok();
+        position
+            .filter(|position| *position < length)
+            .ok_or_else(|| {
+                self.error(format!(
+                    "the index {index} is outside of the list, whose length is {length}"
+                ))
+            })
     }
 
     fn slice<'a>(
@@ -233,31 +265,26 @@ impl Step {
         end: Option<i64>,
     ) -> Result<&'a [Value], SelectError> {
         let length = items.len();
-        let position = |index: Option<i64>, default| {
-            index.map_or(Some(default), |index| from_start(index, length))
-        };
-        let slice = position(start, 0).zip(position(end, length));
-        match slice {
-            Some((start, end)) if start == end => Ok(&[]),
-            _ => slice
-                .and_then(|(start, end)| items.get(start..end))
-                .ok_or_else(|| {
-                    self.error(format!(
-                        "the slice is outside of the list, whose length is {length}"
-                    ))
-                }),
+        let whole_length = i64::try_from(length).unwrap_or(i64::MAX);
+        let start = from_start(start.unwrap_or(0), whole_length);
+        let end = end.map_or(whole_length, |end| from_start(end, whole_length));
+        if start == end {
+            // As in kubectl nothing is selected then, wherever that is.
+            return Ok(&[]);
         }
+        let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+        let slice = bounds.and_then(|(start, end)| items.get(start..end));
+        slice.ok_or_else(|| {
+            self.error(format!(
+                "the slice is outside of the list, whose length is {length}"
+            ))
+        })
     }
 }
 
-/// The position of an index that counts from the end if it is negative; none if that is before the start.
-fn from_start(index: i64, length: usize) -> Option<usize> {
-    let distance = usize::try_from(index.unsigned_abs()).ok()?;
-    if index < 0 {
-        length.checked_sub(distance)
-    } else {
-        Some(distance)
-    }
+/// The position of an index that counts from the end if it is negative; negative if that is before the start.
+const fn from_start(index: i64, length: i64) -> i64 {
+    if index < 0 { index + length } else { index }
 }
 
 fn children(value: &Value) -> Vec<&Value> {

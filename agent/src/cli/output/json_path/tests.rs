@@ -70,6 +70,8 @@ fn templates_print_what_kubectl_prints() {
             "{.numbers[:4:2]}|{.numbers[1::2]}|{.numbers[::3]}|{.numbers[1:1]}",
             "1 3|2 4|1 4|",
         ),
+        ("{.numbers[-5:-5]}|{.numbers[5:5]}|{.numbers[-9:-9]}", "||"),
+        ("{.numbers[0:-1]}", "1 2 3"),
         ("{.numbers[0,2,3]}", "1 3 4"),
         ("{.numbers[0:2,3]}", "1 2 4"),
         // Names.
@@ -279,12 +281,12 @@ fn null_is_equal_to_nothing_else() {
 }
 
 #[test]
-fn stored_text_does_nothing_to_terminal() {
-    let value = json!({"a": "x\u{1b}[2J\ty\n", "b": {"c": "\u{9b}31m"}});
-    assert_eq!(
-        render("{.a}{.b}", &value),
-        Ok("x\\u{1b}[2J\ty\n{\"c\":\"\\u{9b}31m\"}".to_owned())
-    );
+fn objects_are_json_and_texts_as_stored() {
+    let value = json!({"a": "x\ty\r\n", "b": {"c": "\u{9b}31m\u{7f}\u{1b}"}});
+    assert_eq!(render("{.a}", &value), Ok("x\ty\r\n".to_owned()));
+    let object = render("{.b}", &value).unwrap();
+    assert!(!object.contains(char::is_control), "{object}");
+    assert_eq!(serde_json::from_str::<Value>(&object).unwrap(), value["b"]);
 }
 
 #[test]
