@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fs,
     io::{Read as _, Write as _},
+    net::TcpListener,
     path::Path,
     process::Stdio,
 };
@@ -107,6 +108,37 @@ fn several_agents_are_asked_at_once() {
         checks.err.starts_with("n1: no health checks found\nn2: "),
         "{checks:?}"
     );
+
+    let newest = ask(&["events", "--last", "1", "-o", "name"]);
+    assert_eq!(newest.out.lines().count(), 1, "{newest:?}");
+    let columns = ask(&[
+        "status",
+        "-o",
+        "custom-columns=NODE:.node,LAG:.lag_revisions",
+    ]);
+    assert_eq!(columns.out, "NODE   LAG\nn1     0\nn2     0\n");
+
+    // Two addresses of one node, and an agent that is silent.
+    let (_, port) = n1.address.rsplit_once(':').unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let agents = [
+        n1.address.clone(),
+        format!("localhost:{port}"),
+        silent.local_addr().unwrap().to_string(),
+    ];
+    let agents = agents.iter().flat_map(|agent| ["--agent", agent]);
+    let arguments: Vec<&str> = ["services", "-A", "-o", "name"]
+        .into_iter()
+        .chain(agents)
+        .collect();
+    let services = run(&arguments);
+    assert_eq!((services.code, services.out.as_str()), (1, "shop/web\n"));
+    for expected in [
+        "is left out: it answers for the node n1, as http://",
+        "has not answered within 4 s",
+    ] {
+        assert!(services.err.contains(expected), "{services:?}");
+    }
 
     // A service that one of them does not have.
     let named = ask(&["services", "shop/db", "--no-headers"]);
@@ -752,6 +784,26 @@ fn described_service_shows_all_that_is_known_of_it() {
     }
 }
 
+#[test]
+fn names_of_fields_do_nothing_to_the_terminal() {
+    let folder = folder();
+    let field = web("odd", 40).replace("spec: {", r#"spec: {"co\e[31mlor\nerror: forged": 1, "#);
+    fs::write(folder.path().join("manifests/odd.yaml"), field).unwrap();
+    let agent = Agent::start(folder.path());
+    agent.wait_for("/warnings", |answer| answer.contains("forged"));
+    for arguments in [&["describe", "svc"][..], &["services"]] {
+        let Run { out, err, .. } = ask(&agent, &[arguments, &["shop/odd"]].concat());
+        let text = out + &err;
+        let is_forged = text
+            .lines()
+            .any(|line| line.trim_start().starts_with("error: forged"));
+        assert!(
+            text.contains("forged") && !is_forged && !text.contains('\u{1b}'),
+            "{text:?}"
+        );
+    }
+}
+
 /// A service and a slice of the service web that were never valid.
 const NEVER_VALID: &str = "
 apiVersion: v1
@@ -762,8 +814,8 @@ spec: {clusterIP: here, ports: [{port: 80}]}
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: web-9, namespace: shop, labels: {kubernetes.io/service-name: web}}
-addressType: Nothing
-ports: [{name: http, port: 8080}]
+addressType: IPv4
+ports: [{name: http, port: 808000}]
 endpoints: [{addresses: [10.1.0.7]}]
 ";
 
@@ -783,7 +835,7 @@ fn objects_that_were_never_valid_are_described() {
     // The beginning of a name is enough.
     let web = ask(&agent, &["describe", "svc", "we", "-n", "shop"]);
     assert_eq!((web.code, web.err.as_str()), (0, ""));
-    let line = "\n  EndpointSlice shop/web-9: addressType";
+    let line = "\n  EndpointSlice shop/web-9: ports[0].port: 808000";
     assert!(
         web.out.contains(line) && web.out.contains("(in use: nothing, its own by the name)\n"),
         "{}",
