@@ -18,6 +18,7 @@ use contiv_model::{
     FlowEnd, Frontend, InterfaceName, NodeFacts, ServiceId, VerdictKind,
     trace::{Affinity, Client, Flow},
 };
+use nix::net::if_::if_nametoindex;
 
 use self::{
     conditions::{Conditions, protocol},
@@ -51,6 +52,10 @@ const IPTABLES_SERVICES: [&str; 4] = [
 ];
 /// The beginning of the chains of mode iptables.
 const IPTABLES_CHAINS: &str = "KUBE-";
+/// The beginning of the chains of single services, without which mode iptables serves none.
+const IPTABLES_SERVICE_CHAINS: &str = "KUBE-SVC-";
+/// The interface that has the addresses of services in mode ipvs.
+const IPVS_INTERFACE: &str = "kube-ipvs0";
 /// The chain whose presence tells mode iptables.
 const IPTABLES_MAIN: &str = IPTABLES_SERVICES[0];
 /// The beginning of the chains that check sources.
@@ -94,11 +99,24 @@ impl KubeProxy {
         let is_ip = |family| [NFPROTO_IPV4, NFPROTO_IPV6].contains(&family);
         let of_nftables = |family, name: &str| is_ip(family) && name == TABLE;
         let of_iptables = |family, name: &str| is_ip(family) && IPTABLES.contains(&name);
+        if if_nametoindex(IPVS_INTERFACE).is_ok() {
+            return Err(PathError(format!(
+                "kube-proxy runs in its mode ipvs, or has run ({IPVS_INTERFACE} is there), which cannot be read: compare on a node where it \
+                 runs in mode nftables or iptables"
+            )));
+        }
         for _ in 0..READ_ATTEMPTS {
             let mut ruleset = Ruleset::read_tables(&mut socket, of_nftables)?;
             let is_iptables = ruleset.tables().next().is_none();
+            let of_other_mode = Ruleset::read_tables(&mut socket, of_iptables)?;
+            if !is_iptables && of_other_mode.has_chain_of(IPTABLES_SERVICE_CHAINS) {
+                return Err(PathError(format!(
+                    "kube-proxy's rules of both its mode nftables (table {TABLE}) and its mode iptables ({IPTABLES_SERVICE_CHAINS}…) are there: \
+                     `kube-proxy --cleanup` removes those of an earlier mode"
+                )));
+            }
             if is_iptables {
-                ruleset = Ruleset::read_tables(&mut socket, of_iptables)?;
+                ruleset = of_other_mode;
                 if ruleset.chains_named(IPTABLES_MAIN).next().is_none() {
                     return Err(absence());
                 }

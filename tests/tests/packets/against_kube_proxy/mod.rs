@@ -8,12 +8,12 @@ mod iptables;
 mod nftables;
 mod planted;
 
-use std::{process::Command, time::Duration};
+use std::process::Command;
 
 use contiv_tests::{
     agent::binary,
     cluster::{Manifests, NodeManifest},
-    lab::{self, Lab, LabError, Result, isolated, isolated_within, ranges},
+    lab::{self, Lab, LabError, Result, isolated, ranges},
 };
 use serde_json::Value;
 
@@ -249,24 +249,6 @@ fn rules_that_cannot_be_evaluated_are_named_and_not_guessed() -> Result<()> {
                 run.out.contains("cannot be compared") && run.out.contains("meta cpu"),
                 "{run:#?}"
             );
-            Ok(())
-        },
-    )
-}
-
-#[test]
-#[ignore = "a measurement of a large cluster: the rules take minutes to load"]
-fn time_of_10_000_services_is_printed() -> Result<()> {
-    isolated_within(
-        Duration::from_secs(1800),
-        "against_kube_proxy::time_of_10_000_services_is_printed",
-        |lab| {
-            let services = services(10_000);
-            let manifests = manifests(lab, &services)?;
-            load(lab, &services, Layout::From136)?;
-            let run = verify(lab, &manifests, &[])?;
-            println!("{}", run.out);
-            assert_eq!(run.code, Some(0), "{}", run.err);
             Ok(())
         },
     )

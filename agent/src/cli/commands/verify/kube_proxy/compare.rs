@@ -104,6 +104,8 @@ pub(super) struct Unknown {
 pub(super) enum ComparedClient {
     /// One of a kind.
     Kind(Client),
+    /// A pod of another node.
+    OtherPod,
     /// A backend on this node that connects to its own service.
     Backend(IpAddr),
     /// An address at the end of a range of sources, or beside it.
@@ -116,6 +118,7 @@ impl fmt::Display for ComparedClient {
             Self::Kind(Client::LocalPod) => f.write_str("pods"),
             Self::Kind(Client::Node) => f.write_str("node"),
             Self::Kind(Client::External) => f.write_str("others"),
+            Self::OtherPod => f.write_str("other pods"),
             Self::Backend(_) => f.write_str("itself"),
             Self::Source(address) => write!(f, "{address}"),
         }
@@ -282,7 +285,7 @@ impl Comparison {
                 continue;
             }
             let reason = if rules.mode() == "iptables"
-                && is_left_alone(client, &kube_proxy, &contiv, frontend)
+                && is_left_alone(client, &kube_proxy, &contiv, destination, services)
             {
                 "mode iptables leaves this node's own connections to such addresses alone"
                     .to_owned()
@@ -317,12 +320,22 @@ impl Comparison {
         }
     }
 
-    /// What is in both: what differs twice is no change in progress.
-    pub(super) fn confirmed_by(mut self, second: Self) -> Self {
-        self.differences = &self.differences & &second.differences;
-        self.intended = second.intended;
-        self.unknown = &self.unknown & &second.unknown;
-        self
+    /// What differs now, of what differed before too: what differs twice is no change in progress, though it may differ in another way.
+    pub(super) fn confirmed_by(self, mut second: Self) -> Self {
+        let places = |differences: &BTreeSet<Difference>| {
+            let place = |it: &Difference| (it.frontend, it.to);
+            differences.iter().map(place).collect::<BTreeSet<_>>()
+        };
+        let (before, intended) = (places(&self.differences), places(&self.intended));
+        let unknown: BTreeSet<_> = self.unknown.iter().map(|it| (it.frontend, it.to)).collect();
+        let differed = |at: &(Frontend, SocketAddr)| {
+            before.contains(at) || intended.contains(at) || unknown.contains(at)
+        };
+        second
+            .differences
+            .retain(|it| differed(&(it.frontend, it.to)));
+        second.unknown.retain(|it| differed(&(it.frontend, it.to)));
+        second
     }
 
     pub(super) fn is_equal(&self) -> bool {
@@ -345,6 +358,23 @@ fn flows(
         Some((ComparedClient::Kind(Client::of(&flow, node)), flow))
     };
     let mut found: Vec<(ComparedClient, Flow)> = examples.iter().filter_map(kind).collect();
+    let knows_pods = node
+        .pod_cidrs
+        .iter()
+        .any(|range| range.is_ipv4() == to.is_ipv4());
+    for is_local in [true, false] {
+        // Where contiv does not know the pods of this node, kube-proxy may.
+        if !(is_local && (knows_pods || !node.pod_interfaces.is_empty()))
+            && let Some(flow) = neighbour(services, to.is_ipv4(), is_local).and_then(flow)
+        {
+            let client = if is_local {
+                ComparedClient::Kind(Client::LocalPod)
+            } else {
+                ComparedClient::OtherPod
+            };
+            found.push((client, flow));
+        }
+    }
     // Where pods are known by their interfaces, their addresses say nothing.
     if let (Some(pattern), Some(from)) = (node.pod_interfaces.first(), examples.last()) {
         let name = if pattern.is_prefix() {
@@ -385,6 +415,26 @@ fn flows(
     found
 }
 
+/// An address of a pod on this node, or of one elsewhere, that is no backend itself: the next one after a backend that is a pod.
+fn neighbour(services: &Snapshot, is_ipv4: bool, is_local: bool) -> Option<IpAddr> {
+    let node = &services.node;
+    let ports = services.services.values().flat_map(|it| &it.ports);
+    let backends: Vec<_> = ports.flat_map(|port| &port.backends).collect();
+    let of_pods = backends.iter().filter(|backend| {
+        backend.local == is_local
+            && backend.address.is_ipv4() == is_ipv4
+            && !backend.host_network
+            && !node.is_local_address(backend.address)
+    });
+    of_pods
+        .filter_map(|backend| after(backend.address))
+        .find(|next| {
+            let is_backend = backends.iter().any(|backend| backend.address == *next);
+            let is_pod_of_node = node.pod_cidrs.iter().any(|range| range.contains(*next));
+            !is_backend && !node.is_local_address(*next) && (is_local || !is_pod_of_node)
+        })
+}
+
 /// The address after another one.
 fn after(address: IpAddr) -> Option<IpAddr> {
     Some(match address {
@@ -399,10 +449,13 @@ fn is_left_alone(
     client: ComparedClient,
     kube_proxy: &BTreeSet<FlowEnd>,
     contiv: &FlowEnd,
-    frontend: Frontend,
+    Destination { frontend, to, .. }: Destination,
+    services: &Snapshot,
 ) -> bool {
+    let mut served = services.services.values();
     client == ComparedClient::Kind(Client::Node)
         && matches!(frontend, Frontend::Address { .. })
+        && !served.any(|service| service.cluster_ips.contains(&to.ip()))
         && contiv.verdict == VerdictKind::Rejected
         && kube_proxy
             .iter()
@@ -425,7 +478,8 @@ fn reason(
     if contiv.verdict == VerdictKind::Routed {
         return "routes lead to its backends (renderer route)".to_owned();
     }
-    if !traced.lost.is_empty() {
+    // Of several services kube-proxy takes one too.
+    if !traced.lost.is_empty() && !is_alone(VerdictKind::NoService) {
         return "several services claim it: the older one gets it".to_owned();
     }
     if is_node_port

@@ -56,6 +56,7 @@ pub(super) fn run(
     options: &TableOptions,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Outcome> {
+    let started = Instant::now();
     // Without rules nothing else needs to be asked.
     let first = KubeProxy::read().context("verify --against kube-proxy")?;
     let (source, is_good) = target.open(terminal)?;
@@ -63,6 +64,7 @@ pub(super) fn run(
         return Ok(Outcome::PartialFailure);
     };
     let mut report = compare_once(&first, &mut source)?;
+    report.seconds = started.elapsed().as_secs_f64();
     if !report.comparison.is_equal() {
         thread::sleep(CONFIRMATION_INTERVAL);
         let started = Instant::now();
@@ -78,12 +80,11 @@ pub(super) fn run(
 
 fn compare_once(proxy: &KubeProxy, source: &mut impl DesiredStateSource) -> anyhow::Result<Report> {
     let snapshot = source.snapshot()?;
-    let started = Instant::now();
     let comparison = compare(&snapshot, proxy);
     Ok(Report {
         mode: proxy.mode(),
         services: snapshot.services.len(),
-        seconds: started.elapsed().as_secs_f64(),
+        seconds: 0.0,
         comparison,
     })
 }

@@ -114,8 +114,8 @@ fn equal_rules_have_no_difference_and_all_is_counted() {
     let service = web(&[ONE, OTHER]);
     let compared = compare(&snapshot(from_ref(&service)), &Fake::of(from_ref(&service)));
     assert!(compared.is_equal() && compared.intended.is_empty());
-    // Cluster IP, load balancer, node port; pods, node, others, and the backend on this node.
-    assert_eq!((compared.frontends, compared.connections), (3, 12));
+    // Cluster IP, load balancer, node port; pods, those of other nodes, node, others, and the backend on this node.
+    assert_eq!((compared.frontends, compared.connections), (3, 15));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn policy_differs_for_others_only() {
     };
     let found = said(&local, &[web(&[OTHER])]);
     assert!(
-        found.contains("198.51.100.1:80 others: kube-proxy serves, contiv drops"),
+        found.contains("198.51.100.1:80 others,other pods: kube-proxy serves, contiv drops"),
         "{found:?}"
     );
     assert!(
@@ -230,4 +230,53 @@ fn difference_that_is_not_confirmed_is_left_out() {
             .confirmed_by(compare(&state, &Fake::of(&[service])))
             .is_equal()
     );
+}
+
+#[test]
+fn difference_that_is_another_one_now_stays() {
+    let service = web(&[ONE, OTHER]);
+    let state = snapshot(from_ref(&service));
+    let first = compare(&state, &Fake::of(&[web(&[ONE])]));
+    let second = compare(&state, &Fake::of(&[web(&[OTHER])]));
+    assert!(!first.confirmed_by(second).is_equal());
+}
+
+/// The clients of all differences between two views of the pods of this node.
+fn clients(contiv: Option<&str>, kube_proxy: &str, service: ContivService) -> BTreeSet<String> {
+    let range = |text: &str| text.parse().unwrap();
+    let mut state = snapshot(from_ref(&service));
+    state.node.pod_cidrs = contiv.map(range).into_iter().collect();
+    let mut rules = Fake::of(&[service]);
+    rules.services.node.pod_cidrs = [range(kube_proxy)].into();
+    let compared = compare(&state, &rules);
+    let clients = compared.differences.iter().flat_map(|it| &it.clients);
+    clients.map(ToString::to_string).collect()
+}
+
+#[test]
+fn pods_of_other_nodes_are_compared() {
+    let service = ContivService {
+        external_policy: TrafficPolicy::Local,
+        ..web(&[OTHER])
+    };
+    let found = clients(Some("10.244.1.0/24"), "10.244.0.0/16", service);
+    assert!(found.contains("other pods"), "{found:?}");
+}
+
+#[test]
+fn pods_are_compared_where_only_kube_proxy_knows_them() {
+    let found = clients(None, "10.244.1.0/24", web(&[ONE]));
+    assert!(found.contains("pods"), "{found:?}");
+}
+
+#[test]
+fn difference_is_not_intended_where_kube_proxy_has_no_service_at_all() {
+    let older = web(&[ONE]);
+    let younger = ContivService {
+        id: ServiceId::new("shop", "younger"),
+        ..web(&[OTHER])
+    };
+    let state = snapshot(&[older, younger]);
+    let compared = compare(&state, &Fake::of(&[]));
+    assert!(!compared.is_equal(), "{compared:?}");
 }
