@@ -263,13 +263,13 @@ impl Ruleset {
         self.tables.iter().map(|table| (table.family, &*table.name))
     }
 
-    /// The chains with this name: their numbers, and the families of their tables.
     /// Whether a chain has a name that begins so.
     pub(super) fn has_chain_of(&self, prefix: &str) -> bool {
         let mut names = self.chain_numbers.keys();
         names.any(|(_, name)| name.starts_with(prefix))
     }
 
+    /// The chains with this name: their numbers, and the families of their tables.
     pub(super) fn chains_named(&self, name: &str) -> impl Iterator<Item = (u8, usize)> {
         let chain = |(number, table): (usize, &Table)| {
             let chain = self.chain_numbers.get(&(number, name.to_owned()))?;

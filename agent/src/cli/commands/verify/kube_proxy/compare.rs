@@ -322,19 +322,14 @@ impl Comparison {
 
     /// What differs now, of what differed before too: what differs twice is no change in progress, though it may differ in another way.
     pub(super) fn confirmed_by(self, mut second: Self) -> Self {
-        let places = |differences: &BTreeSet<Difference>| {
-            let place = |it: &Difference| (it.frontend, it.to);
-            differences.iter().map(place).collect::<BTreeSet<_>>()
-        };
-        let (before, intended) = (places(&self.differences), places(&self.intended));
-        let unknown: BTreeSet<_> = self.unknown.iter().map(|it| (it.frontend, it.to)).collect();
-        let differed = |at: &(Frontend, SocketAddr)| {
-            before.contains(at) || intended.contains(at) || unknown.contains(at)
-        };
-        second
-            .differences
-            .retain(|it| differed(&(it.frontend, it.to)));
-        second.unknown.retain(|it| differed(&(it.frontend, it.to)));
+        let differences = self.differences.iter().chain(&self.intended);
+        let differed: BTreeSet<(Frontend, SocketAddr)> = differences
+            .map(|it| (it.frontend, it.to))
+            .chain(self.unknown.iter().map(|it| (it.frontend, it.to)))
+            .collect();
+        let stays = |frontend, to| differed.contains(&(frontend, to));
+        second.differences.retain(|it| stays(it.frontend, it.to));
+        second.unknown.retain(|it| stays(it.frontend, it.to));
         second
     }
 
