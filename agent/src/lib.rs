@@ -14,6 +14,7 @@
 //! - [`http`] answers questions about it; [`metrics`] counts; `otlp` sends a trace of each change.
 
 pub mod agent;
+mod balance;
 mod capabilities;
 pub mod cli;
 pub mod config;

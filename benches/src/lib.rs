@@ -15,6 +15,7 @@ pub mod netlink;
 pub mod parts;
 pub mod peers;
 pub mod plot;
+pub mod rollout;
 pub mod routes;
 pub mod runtime;
 pub mod soak;

@@ -13,7 +13,7 @@ use contiv_benches::{
     machine::Machine,
     million, parts,
     peers::{self, forwarding},
-    plot, progress, routes, runtime, why,
+    plot, progress, rollout, routes, runtime, why,
     workload::Workload,
 };
 use contiv_tests::lab::{Lab, LabError, Result, isolated_measurement};
@@ -24,7 +24,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const LONG_TIME_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The sections, in the order of their measurement.
-const SECTIONS: [&str; 12] = [
+const SECTIONS: [&str; 13] = [
     parts::SECTION,
     changes::SECTION,
     cluster::SECTION,
@@ -35,6 +35,7 @@ const SECTIONS: [&str; 12] = [
     runtime::SECTION,
     why::SECTION,
     flows::SECTION,
+    rollout::SECTION,
     million::SECTION,
     fleet::SECTION,
 ];
@@ -45,7 +46,7 @@ struct Options {
     /// Fewer sizes and shorter: about a minute.
     #[arg(long)]
     quick: bool,
-    /// Only this section; `million` and `fleet` are measured only if they are named.
+    /// Only this section; `million`, `rollout` and `fleet` are measured only if they are named.
     #[arg(long, value_name = "SECTION", value_parser = SECTIONS)]
     only: Option<String>,
     /// The folder for results.json and the plots.
@@ -151,6 +152,11 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
     if is_wanted(flows::SECTION) {
         progress("flows, 5000 new connections a second");
         add(figures, flows::measure(lab)?);
+    }
+    // It takes minutes.
+    if options.only.as_deref() == Some(rollout::SECTION) {
+        progress("rollouts, 10000 services");
+        add(figures, rollout::measure(lab, options.quick)?);
     }
     if is_wanted(runtime::SECTION) {
         progress("runtime, 100000 keys");

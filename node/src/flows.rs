@@ -69,7 +69,7 @@ impl FrontendIndex {
     }
 
     /// The frontend with this destination, and its service.
-    fn find(
+    pub(crate) fn find(
         &self,
         protocol: Protocol,
         destination: SocketAddr,

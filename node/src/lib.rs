@@ -12,6 +12,7 @@
 //! - [`message`]: all that can happen, and all that can be wanted.
 //! - [`core`]: what is decided; `core/` has a small type for each concern.
 //! - [`attempts`]: what clients' attempts say about backends, before it reaches the core.
+//! - [`balance`]: how new connections are spread over backends, beside how they should be.
 //! - [`decode`]: values of the store become events of the processor, before they reach the core.
 //! - [`flows`]: connections through services, from what conntrack tells.
 //! - [`health`]: health checks of load balancers, and whether this node's dataplane is up to date.
@@ -25,6 +26,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod attempts;
+pub mod balance;
 pub mod core;
 pub mod decode;
 pub mod diagnosis;

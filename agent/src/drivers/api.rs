@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use contiv_model::Snapshot;
 use contiv_renderer::Description;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use contiv_node::{
     Core,
@@ -61,4 +62,17 @@ impl<F: ?Sized> fmt::Debug for Call<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call").finish_non_exhaustive()
     }
+}
+
+/// What the services are.
+///
+/// # Errors
+/// When the node is stopping, or has not read the store yet; as text.
+pub(crate) async fn snapshot(requests: &mpsc::Sender<Request>) -> Result<Snapshot, String> {
+    let (question, answer) = Question::new(Core::snapshot);
+    let stopping = "the agent is stopping";
+    let sent = requests.send(Request::Ask(question)).await;
+    sent.map_err(|_| stopping.to_owned())?;
+    let snapshot = answer.await.map_err(|_| stopping.to_owned())?;
+    snapshot.ok_or_else(|| "the store has not been read yet; see /readiness".to_owned())
 }

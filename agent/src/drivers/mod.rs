@@ -21,6 +21,7 @@ mod verifier_thread;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use api::snapshot;
 pub use api::{Question, Reply, Request};
 pub use driver::{Node, NodeConfig, StoreFeedEnded};
 pub use outputs::MetricSink;

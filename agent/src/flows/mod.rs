@@ -16,11 +16,7 @@ use std::{
     sync::{Arc, mpsc as threads},
 };
 
-use contiv_model::Snapshot;
-use contiv_node::{
-    Core,
-    flows::{FlowFilter, FlowList, FlowTracker, FrontendIndex, RefusedTracker},
-};
+use contiv_node::flows::{FlowFilter, FlowList, FlowTracker, FrontendIndex, RefusedTracker};
 use contiv_renderer::packet_path::{SampleRate, list_flows};
 use jiff::Timestamp;
 use tokio::{
@@ -28,7 +24,7 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use crate::drivers::{Question, Request};
+use crate::drivers::{Request, snapshot};
 use source::{Source, refused_attempts, sample_notice};
 pub(crate) use watcher::Lines;
 use watcher::Watcher;
@@ -110,16 +106,6 @@ impl Flows {
         }
         Ok(())
     }
-}
-
-/// What the services are.
-async fn snapshot(requests: &mpsc::Sender<Request>) -> Result<Snapshot, String> {
-    let (question, answer) = Question::new(Core::snapshot);
-    let stopping = "the agent is stopping";
-    let sent = requests.send(Request::Ask(question)).await;
-    sent.map_err(|_| stopping.to_owned())?;
-    let snapshot = answer.await.map_err(|_| stopping.to_owned())?;
-    snapshot.ok_or_else(|| "the store has not been read yet; see /readiness".to_owned())
 }
 
 fn list(index: &FrontendIndex, filter: &FlowFilter) -> Result<String, String> {

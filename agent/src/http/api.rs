@@ -12,6 +12,7 @@ use super::{
     error::ApiError,
 };
 use crate::{
+    balance::BalanceCounter,
     counters::ConnectionCounters,
     drivers::{Question, Request},
     flows::Flows,
@@ -43,6 +44,7 @@ pub struct Api {
     /// Room for pages that follow changes.
     pub(super) page_watchers: Arc<Semaphore>,
     pub(super) flows: Flows,
+    pub(super) balance: BalanceCounter,
 }
 
 impl Api {
@@ -57,8 +59,10 @@ impl Api {
         let interface_kind: fn(&str) -> InterfaceKind = |_| InterfaceKind::Other;
         let configuration = "".into();
         let flows = Flows::new(requests.clone());
+        let balance = BalanceCounter::new(requests.clone());
         Self {
             flows,
+            balance,
             requests,
             metrics,
             health_checks,

@@ -1,7 +1,7 @@
 //! The endpoints of the agent's debug HTTP.
 
 /// Every endpoint, with its purpose. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 36] = [
+pub const ENDPOINTS: [(&str, &str, &str); 37] = [
     ("GET", "/liveness", "200 while the node core answers"),
     (
         "GET",
@@ -33,6 +33,11 @@ pub const ENDPOINTS: [(&str, &str, &str); 36] = [
         "GET",
         "/flows",
         "connections through services, a line each: ?namespace=, ?service=, ?client=, ?verdict=, ?follow=true",
+    ),
+    (
+        "GET",
+        "/balance",
+        "new connections by backend beside the wanted share, counted from the first request on: ?namespace=, ?service=",
     ),
     (
         "GET",

@@ -4,6 +4,7 @@
 mod actions;
 mod api;
 mod attempt_history;
+mod balance;
 mod bearer;
 mod controller;
 mod counters;
@@ -63,6 +64,7 @@ pub fn router(api: Api) -> Router {
             .route("/counters", get(counters::counters))
             .route("/refused", get(counters::refused))
             .route("/flows", get(flows::flows))
+            .route("/balance", get(balance::balance))
             .route("/services", get(views::services))
             .route("/services/{namespace}/{name}", get(views::service))
             .route("/snapshot", get(views::snapshot))

@@ -4,6 +4,7 @@
 //! ContivService ─ plan ─► elements ─ table (remembered) ─► transaction ─ encode ─► batch ─ netlink ─► kernel
 //! ```
 
+mod balance;
 pub(crate) mod conntrack;
 mod desired;
 mod explain;
@@ -24,19 +25,8 @@ use std::{
 
 use contiv_model::{ChangeSet, ContivService, ServicePort, Snapshot};
 
-pub use self::{
-    conntrack::StaleFlowObserver,
-    desired::capacity::COMPARE_LIMIT,
-    explain::{
-        counters,
-        evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
-        inspect::{InspectError, Inspector, OtherChain, TableContent, table_content},
-    },
-    failover::{BackendAttempts, FailoverTable, Refusals},
-    kernel::offline,
-    verify::TableVerifier,
-};
 use self::{
+    balance::remove_balance_table,
     conntrack::{Services, StaleFlowReaper, programmed, remove_attempt_table},
     desired::{
         capacity::{self, Remade},
@@ -57,9 +47,23 @@ use self::{
     layout::{KernelModule, Set},
     netlink::{Batch, NetlinkError, Socket},
 };
+pub use self::{
+    balance::{BalanceCounts, BalanceTable},
+    conntrack::StaleFlowObserver,
+    desired::capacity::COMPARE_LIMIT,
+    explain::{
+        counters,
+        evaluate::{Choice, Client, Evaluation, FlowOutcome, PodDetection, Share, differences},
+        inspect::{InspectError, Inspector, OtherChain, TableContent, table_content},
+    },
+    failover::{BackendAttempts, FailoverTable, Refusals},
+    kernel::offline,
+    layout::NewConnections,
+    verify::TableVerifier,
+};
 pub(crate) use self::{
     desired::element::{Element, FrontendKey, Value},
-    layout::{ATTEMPTS_TABLE, FAILOVER_TABLE, Family, TABLE},
+    layout::{Family, OWN_TABLES, TABLE},
 };
 use crate::{
     Description, RenderError, Renderer, Report, Verifier, Watch, kernel::Kernel, linux::Linux,
@@ -316,6 +320,7 @@ impl Nftables {
         let socket = self.socket()?;
         remove_attempt_table(socket)?;
         remove_failover_table(socket)?;
+        remove_balance_table(socket)?;
         let Some(found) = read::table_header(socket)? else {
             return Ok(Report::default());
         };

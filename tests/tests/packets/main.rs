@@ -5,6 +5,7 @@ mod affinity;
 mod affinity_cost;
 mod against_kube_proxy;
 mod attempt_counters;
+mod balance;
 mod base_chains;
 mod capabilities;
 mod changes;

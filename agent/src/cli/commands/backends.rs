@@ -1,6 +1,6 @@
 //! `contiv backends`
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use clap::Args;
 use contiv_model::BackendState;
@@ -14,7 +14,10 @@ use crate::cli::{
         listing::{Item, Listing, Output},
         table::Cell,
     },
-    source::views::{BackendView, PortView, ServiceView},
+    source::{
+        balance::{BalanceView, ShareView},
+        views::{BackendView, PortView, ServiceView},
+    },
 };
 
 /// Print the backends of services as the running agent has them, a line for each port and backend
@@ -27,15 +30,29 @@ use crate::cli::{
 pub(crate) struct Backends {
     #[command(flatten)]
     query: ServiceQuery,
+
+    /// Count new connections for at least so long, 10s if not said: their WANTED share by weights, and the ACTUAL one
+    ///
+    /// New connections pay for the counting a little, until a minute after the last look. NEW are those since it began. Session
+    /// affinity and choice by client spread clients, and not connections.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, num_args = 0..=1, require_equals = true, default_missing_value = "10s")]
+    balance: Option<Duration>,
 }
 
 impl Backends {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        self.query
-            .run(terminal, false, |_| false, |services| self.list(&services))
+        self.query.run(
+            terminal,
+            false,
+            |_| false,
+            |agent, services| {
+                let balance = self.balance.map(|time| BalanceView::of(agent, time));
+                Ok(self.list(&services, balance.transpose()?.as_ref()))
+            },
+        )
     }
 
-    fn list(&self, services: &[(ServiceView, Value)]) -> Listing {
+    fn list(&self, services: &[(ServiceView, Value)], balance: Option<&BalanceView>) -> Listing {
         let shows_namespace = self.query.scope.shows_namespace();
         // For programs, and as names, only existing backends are printed.
         let shows_missing = matches!(self.query.output, Output::Table | Output::Wide);
@@ -43,10 +60,13 @@ impl Backends {
         if shows_namespace {
             header.insert(0, "NAMESPACE");
         }
+        if balance.is_some() {
+            header.extend(["WANTED", "ACTUAL", "NEW"]);
+        }
         let mut found = Vec::new();
         for (service, value) in services {
             for (position, port) in service.ports.iter().enumerate() {
-                for mut item in lines(service, port, &value["ports"][position]) {
+                for mut item in lines(service, port, &value["ports"][position], balance) {
                     if item.name.is_empty() && !shows_missing {
                         continue;
                     }
@@ -64,8 +84,13 @@ impl Backends {
     }
 }
 
-/// A line for each backend of a port, or one line for a port without backends.
-pub(super) fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Vec<Item> {
+/// A line for each backend of a port, or one line for a port without backends; with its share if that is asked for.
+pub(super) fn lines(
+    service: &ServiceView,
+    port: &PortView,
+    value: &Value,
+    balance: Option<&BalanceView>,
+) -> Vec<Item> {
     let title = match port.name.as_str() {
         "" => format!("{}/{}", port.port, port.protocol),
         name => format!("{}/{} ({name})", port.port, port.protocol),
@@ -79,6 +104,11 @@ pub(super) fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Ve
             "".into(),
             "".into(),
         ]);
+        cells.extend(
+            balance
+                .iter()
+                .flat_map(|_| [Cell::from(""), "".into(), "".into()]),
+        );
         return vec![Item {
             name: String::new(),
             value: Value::Null,
@@ -92,6 +122,11 @@ pub(super) fn lines(service: &ServiceView, port: &PortView, value: &Value) -> Ve
         value["protocol"] = json!(port.protocol);
         let mut cells = first_cells();
         cells.extend(row(service, backend));
+        if let Some(balance) = balance {
+            let share = balance.share(service, port, backend);
+            cells.extend(share_cells(share));
+            value["balance"] = json!(share);
+        }
         let wide = vec![
             yes_or_no(backend.in_topology),
             yes_or_no(backend.host_network),
@@ -120,6 +155,19 @@ fn row(service: &ServiceView, backend: &BackendView) -> [Cell; 4] {
         yes_or_no(backend.local),
         backend.weight.to_string().into(),
     ]
+}
+
+/// A port without new connections has no share.
+fn share_cells(share: Option<&ShareView>) -> [Cell; 3] {
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    match share {
+        None => ["-".into(), "-".into(), "0".into()],
+        Some(share) => [
+            percent(share.wanted).into(),
+            percent(share.actual).into(),
+            share.new_connections.to_string().into(),
+        ],
+    }
 }
 
 fn endpoint(backend: &BackendView) -> String {

@@ -55,7 +55,7 @@ impl ServiceQuery {
         terminal: &mut Terminal,
         is_single: bool,
         lists_unserved: impl Fn(&NotServed) -> bool + Sync,
-        list: impl Fn(Vec<(ServiceView, Value)>) -> Listing + Sync,
+        list: impl Fn(&AgentArgument, Vec<(ServiceView, Value)>) -> anyhow::Result<Listing> + Sync,
     ) -> anyhow::Result<Outcome> {
         let agents = self.agents.agents()?;
         let list_of = |agent: &AgentArgument| {
@@ -83,7 +83,7 @@ impl ServiceQuery {
                 err += &self.warnings(agent)?;
             }
             Ok(AgentList {
-                listing: list(listed),
+                listing: list(agent, listed)?,
                 err,
                 is_good,
                 is_single: is_single && self.scope.is_single(),

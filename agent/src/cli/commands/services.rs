@@ -39,9 +39,10 @@ pub(crate) struct Services {
 impl Services {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         let lists_unserved = |reason: &NotServed| self.all || *reason == NotServed::NoAddress;
-        self.query.run(terminal, true, lists_unserved, |services| {
-            self.list(services)
-        })
+        self.query
+            .run(terminal, true, lists_unserved, |_, services| {
+                Ok(self.list(services))
+            })
     }
 
     fn list(&self, services: Vec<(ServiceView, Value)>) -> Listing {

@@ -3,6 +3,7 @@
 pub(crate) mod agent_absence;
 pub(crate) mod agent_argument;
 pub(crate) mod agents_argument;
+pub(crate) mod balance;
 pub(crate) mod config_arguments;
 pub(crate) mod decoded;
 pub(crate) mod http_client;

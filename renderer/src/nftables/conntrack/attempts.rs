@@ -10,8 +10,7 @@ use crate::{
     nftables::{
         Family,
         layout::{
-            ATTEMPTS_TABLE, Attempt, parse_attempts, write_attempts_removal,
-            write_attempts_request, write_attempts_table,
+            ATTEMPTS_TABLE, Attempt, parse_attempts, write_attempts_request, write_attempts_table,
         },
         netlink::{Batch, constants::msg, remove_table},
     },
@@ -93,5 +92,5 @@ impl AttemptTable {
 
 /// Removes the table, also that of an earlier process; not that of another one, with which it ends.
 pub(crate) fn remove_attempt_table(socket: &mut Socket) -> Result<(), NetlinkError> {
-    remove_table(socket, ATTEMPTS_TABLE, write_attempts_removal)
+    remove_table(socket, ATTEMPTS_TABLE)
 }

@@ -15,7 +15,7 @@ use crate::{
         Family,
         layout::{
             FAILOVER_TABLE, FailoverSet, parse_counted, write_failover_element,
-            write_failover_removal, write_failover_request, write_failover_table,
+            write_failover_request, write_failover_table,
         },
         netlink::{Batch, NetlinkError, Socket, Writer, constants::msg, remove_table},
     },
@@ -218,5 +218,5 @@ const MESSAGE_ROOM: usize = 512;
 
 /// Removes the table of failover if there is one that no other process owns.
 pub(crate) fn remove_failover_table(socket: &mut Socket) -> Result<(), NetlinkError> {
-    remove_table(socket, FAILOVER_TABLE, write_failover_removal)
+    remove_table(socket, FAILOVER_TABLE)
 }

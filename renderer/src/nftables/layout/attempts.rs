@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use contiv_model::Protocol;
 
 use super::{
-    Family, Field, PROTOCOLS,
+    Family, Field,
     bytecode::{compare_with, load_key, mask, payload, record, write_statements},
     hook::{BEFORE_DSTNAT, Hook, OUTPUT, PREROUTING, write_chain_of},
     part::{self, DeclaredBy, Part},
@@ -18,10 +18,11 @@ use super::{
         Constant, Flag,
         Statement::{Match, MatchAny},
     },
+    side_table::{ByPackets, SideSet, write_side_rule, write_side_set, write_side_table},
 };
 use crate::nftables::netlink::{
     Attributes, Batch, Writer,
-    constants::{data, elem, expr, msg, rule, set, table},
+    constants::{data, elem, expr},
     set_elements, write_set_request,
 };
 
@@ -69,18 +70,19 @@ fn set_name(family: Family) -> String {
 
 /// Adds the messages that create the table. An earlier one of this name is replaced.
 pub(crate) fn write_attempts_table(batch: &mut Batch, is_owned: bool) {
-    // A table can only be deleted if it exists.
-    batch.create(msg::NEWTABLE, "the table of attempts", |message| {
-        message.text(table::NAME, ATTEMPTS_TABLE);
-    });
-    write_attempts_removal(batch);
-    batch.create(msg::NEWTABLE, "the table of attempts", |message| {
-        message.text(table::NAME, ATTEMPTS_TABLE);
-        message.u32(table::FLAGS, if is_owned { table::FLAG_OWNER } else { 0 });
-    });
+    write_side_table(batch, ATTEMPTS_TABLE, is_owned);
     for family in Family::ALL {
-        let id = batch.new_set_id();
-        write_set(batch, family, id);
+        let set = SideSet {
+            name: &set_name(family),
+            key: &parts(family),
+            declared_by: DeclaredBy::Type,
+            by_packets: Some(ByPackets {
+                timeout_ms: TIMEOUT_MS,
+                size: SIZE,
+                is_counted: false,
+            }),
+        };
+        write_side_set(batch, ATTEMPTS_TABLE, &set);
     }
     for (name, number) in [("prerouting", PREROUTING), ("output", OUTPUT)] {
         write_chain_of(
@@ -91,21 +93,12 @@ pub(crate) fn write_attempts_table(batch: &mut Batch, is_owned: bool) {
         );
         for family in Family::ALL {
             for protocol in [Protocol::Tcp, Protocol::Sctp] {
-                batch.append(msg::NEWRULE, "a rule of the table of attempts", |message| {
-                    message.text(rule::TABLE, ATTEMPTS_TABLE);
-                    message.text(rule::CHAIN, name);
-                    message.nested(rule::EXPRESSIONS, |list| write_rule(list, family, protocol));
+                write_side_rule(batch, ATTEMPTS_TABLE, name, |list| {
+                    write_rule(list, family, protocol);
                 });
             }
         }
     }
-}
-
-/// Adds the message that removes the table.
-pub(crate) fn write_attempts_removal(batch: &mut Batch) {
-    batch.delete(msg::DELTABLE, "remove the table of attempts", |message| {
-        message.text(table::NAME, ATTEMPTS_TABLE);
-    });
 }
 
 /// Restricts the request of a dump to the recorded attempts.
@@ -124,35 +117,12 @@ pub(crate) fn parse_attempts(
 }
 
 fn parse_key(family: Family, key: &[u8]) -> Option<Attempt> {
-    let (address, rest) = key.split_at_checked(usize::from(family.address_len()))?;
-    let (protocol, rest) = rest.split_first_chunk::<4>()?;
-    let (port, client) = rest.split_first_chunk::<4>()?;
+    let (protocol, destination, client) = part::parse_ends(family, key)?;
     Some(Attempt {
-        protocol: PROTOCOLS
-            .into_iter()
-            .find(|one| one.number() == protocol[0])?,
-        client: part::parse_end(family, client)?,
-        destination: part::parse_end(family, &[address, port].concat())?,
+        protocol,
+        client,
+        destination,
     })
-}
-
-fn write_set(batch: &mut Batch, family: Family, id: u32) {
-    let key = parts(family);
-    batch.create(
-        msg::NEWSET,
-        format!("set {}", set_name(family)),
-        |message| {
-            message.text(set::TABLE, ATTEMPTS_TABLE);
-            message.text(set::NAME, &set_name(family));
-            message.u32(set::FLAGS, set::FLAG_TIMEOUT | set::FLAG_EVAL);
-            message.u32(set::KEY_TYPE, part::datatype(&key));
-            message.u32(set::KEY_LEN, part::len(&key));
-            message.u32(set::ID, id);
-            message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, SIZE));
-            message.bytes(set::TIMEOUT, &TIMEOUT_MS.to_be_bytes());
-            message.bytes(set::USERDATA, &part::userdata(&key, None, DeclaredBy::Type));
-        },
-    );
 }
 
 /// `meta nfproto ipv4 tcp flags & (syn | ack) == syn ct status assured ct status dnat update @attempts4 { … }`

@@ -27,10 +27,11 @@ use super::{
         Constant, Flag,
         Statement::{Match, MatchAny},
     },
+    side_table::{ByPackets, SideSet, write_side_rule, write_side_set, write_side_table},
 };
 use crate::nftables::netlink::{
     Attributes, Batch, Writer,
-    constants::{LIST_ELEM, data, elem, expr, msg, object, rule, set, table, verdict},
+    constants::{LIST_ELEM, data, elem, expr, msg, object, verdict},
     counted_packets, set_elements, write_set_request,
 };
 
@@ -135,18 +136,7 @@ impl FailoverSet {
 /// Adds the messages that create the table. An earlier one of this name is replaced. `answer_within`: after this time, in whole
 /// seconds, an unanswered attempt is forgotten; none: never, as the kernel has no timeouts of single connections.
 pub(crate) fn write_failover_table(batch: &mut Batch, answer_within: Option<Duration>) {
-    // A table can only be deleted if it exists.
-    for flags in [None, Some(table::FLAG_OWNER)] {
-        batch.create(msg::NEWTABLE, "the table of failover", |message| {
-            message.text(table::NAME, FAILOVER_TABLE);
-            if let Some(flags) = flags {
-                message.u32(table::FLAGS, flags);
-            }
-        });
-        if flags.is_none() {
-            write_failover_removal(batch);
-        }
-    }
+    write_side_table(batch, FAILOVER_TABLE, true);
     for family in Family::ALL {
         for set in FailoverSet::ALL {
             write_set(batch, set, family);
@@ -247,13 +237,6 @@ fn write_refused_rules(batch: &mut Batch, family: Family) {
     });
 }
 
-/// Adds the message that removes the table.
-pub(crate) fn write_failover_removal(batch: &mut Batch) {
-    batch.delete(msg::DELTABLE, "remove the table of failover", |message| {
-        message.text(table::NAME, FAILOVER_TABLE);
-    });
-}
-
 /// Adds the message that adds an element, or removes it.
 pub(crate) fn write_failover_element(
     batch: &mut Batch,
@@ -302,31 +285,18 @@ pub(crate) fn parse_counted(
 }
 
 fn write_set(batch: &mut Batch, one: FailoverSet, family: Family) {
-    let (name, key) = (one.name(family), one.parts(family));
-    let id = batch.new_set_id();
-    batch.create(msg::NEWSET, format!("set {name}"), |message| {
-        message.text(set::TABLE, FAILOVER_TABLE);
-        message.text(set::NAME, &name);
-        let by_packets = set::FLAG_TIMEOUT | set::FLAG_EVAL;
-        message.u32(set::FLAGS, one.timeout_ms().map_or(0, |_| by_packets));
-        message.u32(set::KEY_TYPE, part::datatype(&key));
-        message.u32(set::KEY_LEN, part::len(&key));
-        message.u32(set::ID, id);
-        if let Some(timeout) = one.timeout_ms() {
-            message.nested(set::DESC, |desc| desc.u32(set::DESC_SIZE, SIZE));
-            message.bytes(set::TIMEOUT, &timeout.to_be_bytes());
-        }
-        message.bytes(
-            set::USERDATA,
-            &part::userdata(&key, None, one.declared_by()),
-        );
-        if matches!(one, Tried | Answered) {
-            message.nested(set::EXPR, |expression| {
-                expression.text(rule::EXPR_NAME, "counter");
-                expression.nested(rule::EXPR_DATA, |_| ());
-            });
-        }
+    let by_packets = one.timeout_ms().map(|timeout_ms| ByPackets {
+        timeout_ms,
+        size: SIZE,
+        is_counted: matches!(one, Tried | Answered),
     });
+    let set = SideSet {
+        name: &one.name(family),
+        key: &one.parts(family),
+        declared_by: one.declared_by(),
+        by_packets,
+    };
+    write_side_set(batch, FAILOVER_TABLE, &set);
 }
 
 /// `ct timeout attempt4 { protocol tcp; l3proto ip; policy = { syn_sent : 1 } }`
@@ -376,15 +346,7 @@ fn from_backend(family: Family) -> Vec<Field> {
 }
 
 fn write_rule(batch: &mut Batch, chain: &str, fill: impl FnOnce(&mut Writer<'_>)) {
-    batch.append(
-        msg::NEWRULE,
-        format!("a rule of chain {chain}"),
-        |message| {
-            message.text(rule::TABLE, FAILOVER_TABLE);
-            message.text(rule::CHAIN, chain);
-            message.nested(rule::EXPRESSIONS, fill);
-        },
-    );
+    write_side_rule(batch, FAILOVER_TABLE, chain, fill);
 }
 
 /// Packets of TCP that neither begin a connection nor end one abruptly: nearly all.

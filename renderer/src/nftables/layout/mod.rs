@@ -2,6 +2,7 @@
 //! the text for nft and for people (`skeleton.nft` beside this folder), and what `evaluate` executes.
 
 mod attempts;
+mod balance;
 mod base;
 mod bytecode;
 mod demand;
@@ -17,20 +18,24 @@ mod pick;
 mod rule;
 mod rules;
 mod set;
+mod side_table;
 mod table;
 mod text;
 mod write;
 
 pub(crate) use attempts::{
-    ATTEMPTS_TABLE, Attempt, parse_attempts, write_attempts_removal, write_attempts_request,
-    write_attempts_table,
+    ATTEMPTS_TABLE, Attempt, parse_attempts, write_attempts_request, write_attempts_table,
+};
+pub use balance::NewConnections;
+pub(crate) use balance::{
+    BALANCE_SIZE, BALANCE_TABLE, parse_new_connections, write_balance_request, write_balance_table,
 };
 pub(crate) use base::BaseChain;
 pub(crate) use bytecode::write_verdict;
 pub(crate) use demand::DemandChain;
 pub(crate) use failover::{
     FAILOVER_TABLE, FailoverSet, LOGGED_BYTES, REFUSALS_GROUP, parse_counted,
-    write_failover_element, write_failover_removal, write_failover_request, write_failover_table,
+    write_failover_element, write_failover_request, write_failover_table,
 };
 pub(crate) use family::Family;
 pub(crate) use field::Field;
@@ -42,5 +47,9 @@ pub(crate) use rule::{Comparison, Constant, Flag, Rule, Statement};
 pub(crate) use rules::{PodRanges, chains};
 pub(crate) use set::{ANONYMOUS, Declaration, Form, PROTOCOLS, Set, SetKind, Sizes};
 pub(crate) use table::TABLE;
+
+/// The tables of this program: all of family inet.
+pub(crate) const OWN_TABLES: [&str; 4] = [TABLE, ATTEMPTS_TABLE, FAILOVER_TABLE, BALANCE_TABLE];
+
 pub(crate) use text::{on_demand, skeleton};
 pub(crate) use write::{rewrite_rules, write_chains, write_rules, write_sets, write_table};

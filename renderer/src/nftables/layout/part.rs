@@ -9,7 +9,9 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use super::{Family, Field};
+use contiv_model::Protocol;
+
+use super::{Family, Field, PROTOCOLS};
 use crate::nftables::netlink::constants::expr;
 
 /// A part of a key, or of data.
@@ -211,6 +213,18 @@ pub(super) fn parse_end(family: Family, bytes: &[u8]) -> Option<SocketAddr> {
     };
     let port = u16::from_be_bytes(*port.first_chunk()?);
     Some(SocketAddr::new(address, port))
+}
+
+/// The parts of a key of address, protocol and port, and another address and port.
+pub(super) fn parse_ends(family: Family, key: &[u8]) -> Option<(Protocol, SocketAddr, SocketAddr)> {
+    let (address, rest) = key.split_at_checked(usize::from(family.address_len()))?;
+    let (protocol, rest) = rest.split_first_chunk::<4>()?;
+    let (port, other) = rest.split_first_chunk::<4>()?;
+    let protocol = PROTOCOLS
+        .into_iter()
+        .find(|one| one.number() == protocol[0])?;
+    let end = parse_end(family, &[address, port].concat())?;
+    Some((protocol, end, parse_end(family, other)?))
 }
 
 /// The data of a map.

@@ -10,6 +10,6 @@ mod remove;
 
 pub(crate) use batch::Batch;
 pub(crate) use elements::{counted_packets, set_elements, write_set_request};
-pub(crate) use remove::remove_table;
+pub(crate) use remove::{remove_table, write_removal};
 
 pub(crate) use crate::netlink::{Attributes, NetlinkError, Refusal, Socket, Writer};

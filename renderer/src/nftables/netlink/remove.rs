@@ -8,11 +8,7 @@ use super::{
 };
 
 /// Removes a table, if it is there and no other process owns it.
-pub(crate) fn remove_table(
-    socket: &mut Socket,
-    name: &str,
-    write_removal: fn(&mut Batch),
-) -> Result<(), NetlinkError> {
+pub(crate) fn remove_table(socket: &mut Socket, name: &str) -> Result<(), NetlinkError> {
     let dump = socket.dump(msg::GETTABLE, |_| ())?;
     if !dump
         .objects()
@@ -21,7 +17,7 @@ pub(crate) fn remove_table(
         return Ok(());
     }
     let mut batch = Batch::new();
-    write_removal(&mut batch);
+    write_removal(&mut batch, name);
     let is_gone = |error: &NetlinkError| {
         [Errno::ENOENT, Errno::EPERM]
             .iter()
@@ -31,4 +27,11 @@ pub(crate) fn remove_table(
         Err(error) if is_gone(&error) => Ok(()),
         result => result.map(drop),
     }
+}
+
+/// Adds the message that removes a table.
+pub(crate) fn write_removal(batch: &mut Batch, name: &str) {
+    batch.delete(msg::DELTABLE, format!("remove table {name}"), |message| {
+        message.text(table::NAME, name);
+    });
 }

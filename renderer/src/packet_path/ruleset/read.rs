@@ -9,7 +9,7 @@ use super::{
 use crate::{
     netlink::{Attributes, NetlinkError, Socket},
     nftables::{
-        ATTEMPTS_TABLE, FAILOVER_TABLE, TABLE,
+        OWN_TABLES,
         netlink::constants::{
             NFPROTO_BRIDGE, NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_NETDEV, chain, expr,
             msg, object, rule, set, table, verdict,
@@ -126,8 +126,7 @@ impl Ruleset {
             self.tables.push(Table {
                 family,
                 name: name.to_owned(),
-                is_own: family == NFPROTO_INET
-                    && [TABLE, ATTEMPTS_TABLE, FAILOVER_TABLE].contains(&name),
+                is_own: family == NFPROTO_INET && OWN_TABLES.contains(&name),
                 limits: BTreeMap::new(),
                 sets: BTreeMap::new(),
             });

@@ -24,6 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["agent", "controller"],
     &["self_check"],
     &[
+        "balance",
         "flows",
         "http",
         "local_addresses",

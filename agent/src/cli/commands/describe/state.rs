@@ -266,7 +266,7 @@ impl AgentState {
         let (mut backends, mut used) = (Vec::new(), BTreeSet::new());
         if let Some((service, value)) = service.filter(|(one, _)| one.not_served.is_none()) {
             for (position, port) in service.ports.iter().enumerate() {
-                let items = backends::lines(service, port, &value["ports"][position]);
+                let items = backends::lines(service, port, &value["ports"][position], None);
                 // A port without backends has an item without an address.
                 let addresses = port.backends.iter().map(|backend| Some(backend.address));
                 for (item, address) in items.into_iter().zip(addresses.chain([None])) {

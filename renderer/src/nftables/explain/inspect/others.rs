@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 use serde::Serialize;
 
 use crate::nftables::{
-    layout::{ATTEMPTS_TABLE, FAILOVER_TABLE, TABLE, hook_name::hook_name},
+    layout::{OWN_TABLES, hook_name::hook_name},
     netlink::{
         Attributes, NetlinkError, Socket,
         constants::{
@@ -78,8 +78,7 @@ pub(super) fn others(
         NFPROTO_IPV6
     };
     let is_passed = |family: u8, table: &str| {
-        (family == NFPROTO_INET && ![TABLE, ATTEMPTS_TABLE, FAILOVER_TABLE].contains(&table))
-            || family == own_family
+        (family == NFPROTO_INET && !OWN_TABLES.contains(&table)) || family == own_family
     };
     let mut chains = BTreeMap::new();
     socket.pass_families(msg::GETCHAIN, |family, object| {
