@@ -13,7 +13,7 @@ use contiv_proto::{Key, Kind};
 use contiv_store::{Operation, Store};
 use contiv_tests::{
     agent::{Agent, AgentOptions},
-    cluster::{Etcd, Frontend, Service},
+    cluster::{Etcd, Frontend, Service, State},
     lab::{Family, Lab, LabError, Result},
 };
 use serde_json::json;
@@ -192,8 +192,7 @@ impl<'a> Web<'a> {
     fn listen(&mut self) -> Result<(u16, TcpListener)> {
         let port = self.next_port;
         self.next_port += 1;
-        let failed = |error| LabError::system("listen", error);
-        let listen = || {
+        let listen = || -> io::Result<TcpListener> {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
             let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
             socket.bind(&any.into())?;
@@ -201,7 +200,10 @@ impl<'a> Web<'a> {
             socket.set_nonblocking(true)?;
             Ok(TcpListener::from(socket))
         };
-        let listener = self.lab.pod3.run(|| listen().map_err(failed))?;
+        let listener = self
+            .lab
+            .pod3
+            .run(|| listen().map_err(|error| LabError::system("listen", error)))?;
         Ok((port, listener))
     }
 
@@ -303,7 +305,7 @@ fn early_deaths(web: &mut Web<'_>, rollouts: u16) -> Result<Deaths> {
 
 /// Connects at a constant rate until a while after the change, and waits for each connection.
 fn connect_at_pace(to: SocketAddr) -> Result<Deaths> {
-    let connect = async move {
+    let connect = move || async move {
         let stream = time::timeout(PATIENCE, AsyncStream::connect(to)).await;
         let is_made = stream.is_ok_and(|stream| {
             stream.is_ok_and(|stream| {
@@ -320,7 +322,7 @@ fn connect_at_pace(to: SocketAddr) -> Result<Deaths> {
         let end = Instant::now() + 2 * EARLY;
         while Instant::now() < end {
             ticks.tick().await;
-            made.spawn(connect.clone());
+            made.spawn(connect());
         }
         let failures = made.join_all().await;
         Deaths {

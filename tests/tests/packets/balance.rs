@@ -131,8 +131,8 @@ fn nft_lists_and_loads_it(lab: &Lab) -> Result<()> {
     let listing = table(lab)?;
     for line in [
         "type nat hook postrouting priority srcnat - 10; policy accept;",
-        "ct status dnat update @new4 { ct original ip daddr . meta l4proto . ct original proto-dst . ip daddr . th dport }",
-        "@new6 { ct original ip6 daddr . meta l4proto . ct original proto-dst . ip6 daddr . th dport }",
+        "ct status dnat update @new4 { ip daddr . tcp dport . ct original ip daddr . meta l4proto . ct original proto-dst }",
+        "@new6 { ip6 daddr . udp dport . ct original ip6 daddr . meta l4proto . ct original proto-dst }",
         "timeout 1h",
     ] {
         assert!(listing.contains(line), "no {line:?} in:\n{listing}");

@@ -117,10 +117,10 @@ pub(crate) fn parse_attempts(
 }
 
 fn parse_key(family: Family, key: &[u8]) -> Option<Attempt> {
-    let (protocol, destination, client) = part::parse_ends(family, key)?;
+    let (protocol, destination, client) = part::parse_frontend(family, key)?;
     Some(Attempt {
         protocol,
-        client,
+        client: part::parse_end(family, client)?,
         destination,
     })
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use contiv_model::Protocol;
 
 use super::{
-    Family, Field,
+    Family, Field, PROTOCOLS,
     bytecode::{load_key, record, write_statements},
     hook::{BEFORE_SRCNAT, Hook, INPUT, POSTROUTING, write_chain_of},
     part::{self, DeclaredBy, Part},
@@ -51,19 +51,20 @@ fn set_name(family: Family) -> String {
     format!("new{}", family.digit())
 }
 
-/// The frontend as the client knows it, and the backend: both chains come after the translation.
+/// The backend, since both chains come after the translation; and the frontend as the client knows it. In this order nft can load what it
+/// lists: it knows the type of `ct original proto-dst` after a port of the protocol.
 fn key(family: Family) -> Vec<Field> {
-    let mut key = original_frontend(family, false);
-    key.extend([Field::Daddr(family), Field::Dport]);
+    let mut key = vec![Field::Daddr(family), Field::Dport];
+    key.extend(original_frontend(family, false));
     key
 }
 
 fn parts(family: Family) -> [Part; 5] {
     [
         Part::Daddr(family),
-        Part::L4Proto,
         Part::Dport,
         Part::Daddr(family),
+        Part::L4Proto,
         Part::Dport,
     ]
 }
@@ -87,16 +88,22 @@ pub(crate) fn write_balance_table(batch: &mut Batch) {
     for (name, number) in [("new-postrouting", POSTROUTING), ("new-input", INPUT)] {
         let hook = Hook::nat(number, BEFORE_SRCNAT);
         write_chain_of(batch, BALANCE_TABLE, name, Some(hook));
-        for family in Family::ALL {
-            write_side_rule(batch, BALANCE_TABLE, name, |list| count_new(list, family));
+        for (family, protocol) in Family::ALL
+            .into_iter()
+            .flat_map(|family| PROTOCOLS.map(|protocol| (family, protocol)))
+        {
+            write_side_rule(batch, BALANCE_TABLE, name, |list| {
+                count_new(list, family, protocol);
+            });
         }
     }
 }
 
-/// `meta nfproto ipv4 ct status dnat update @new4 { ct original ip daddr . … . ip daddr . th dport }`
-fn count_new(list: &mut Writer<'_>, family: Family) {
+/// `ct status dnat update @new4 { ip daddr . tcp dport . ct original ip daddr . meta l4proto . ct original proto-dst }`
+fn count_new(list: &mut Writer<'_>, family: Family, protocol: Protocol) {
     let is_translated = [
         Match(Field::Nfproto, Is, Constant::Family(family)),
+        Match(Field::L4Proto, Is, Constant::Protocol(protocol)),
         MatchAny(&[Flag::StatusDnat]),
     ];
     write_statements(&is_translated, 0, list);
@@ -116,11 +123,13 @@ pub(crate) fn parse_new_connections(
 ) -> impl Iterator<Item = NewConnections> {
     set_elements(object).filter_map(move |element| {
         let key = element.nested(elem::KEY)?.get(data::VALUE)?;
-        let (protocol, destination, backend) = part::parse_ends(family, key)?;
+        let backend_len = usize::from(family.address_len()) + 4;
+        let (backend, frontend) = key.split_at_checked(backend_len)?;
+        let (protocol, destination, _) = part::parse_frontend(family, frontend)?;
         Some(NewConnections {
             protocol,
             destination,
-            backend,
+            backend: part::parse_end(family, backend)?,
             count: counted_packets(element)?,
         })
     })

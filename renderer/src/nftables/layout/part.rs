@@ -215,16 +215,16 @@ pub(super) fn parse_end(family: Family, bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
-/// The parts of a key of address, protocol and port, and another address and port.
-pub(super) fn parse_ends(family: Family, key: &[u8]) -> Option<(Protocol, SocketAddr, SocketAddr)> {
+/// The protocol, and the address and port, of a key that begins with a frontend; and the rest of the key.
+pub(super) fn parse_frontend(family: Family, key: &[u8]) -> Option<(Protocol, SocketAddr, &[u8])> {
     let (address, rest) = key.split_at_checked(usize::from(family.address_len()))?;
     let (protocol, rest) = rest.split_first_chunk::<4>()?;
-    let (port, other) = rest.split_first_chunk::<4>()?;
+    let (port, rest) = rest.split_at_checked(rest.len().min(4))?;
     let protocol = PROTOCOLS
         .into_iter()
         .find(|one| one.number() == protocol[0])?;
     let end = parse_end(family, &[address, port].concat())?;
-    Some((protocol, end, parse_end(family, other)?))
+    Some((protocol, end, rest))
 }
 
 /// The data of a map.
