@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  conntrack's events ─┐
-//!  refused attempts ───┼─► thread `flows` ─ FlowTracker ─► filter of each watcher ─► its bounded channel ─► HTTP
+//!  refused attempts ───┼─► thread `flows` ─ FlowTracker ─► filter of each watcher ─► its bounded channel ─► HTTP, OTLP
 //!  frontends (core) ───┘
 //! ```
 //!
@@ -26,8 +26,8 @@ use tokio::{
 
 use crate::drivers::{Request, snapshot};
 use source::{Source, refused_attempts, sample_notice};
-pub(crate) use watcher::Lines;
 use watcher::Watcher;
+pub(crate) use watcher::{Piece, Pieces};
 
 /// How many connections a list has; of more it has a sample.
 const MAX_LISTED: usize = 4_096;
@@ -60,11 +60,11 @@ impl Flows {
         }
     }
 
-    /// The connections that are there, and the attempts that were refused lately: lines of JSON.
+    /// The connections that are there, and the attempts that were refused lately.
     ///
     /// # Errors
     /// When the node has no services yet, or the kernel cannot be read; as text.
-    pub(crate) async fn list(&self, filter: FlowFilter) -> Result<String, String> {
+    pub(crate) async fn list(&self, filter: FlowFilter) -> Result<Piece, String> {
         let snapshot = snapshot(&self.requests).await?;
         let _permit = self
             .lister
@@ -80,14 +80,14 @@ impl Flows {
     ///
     /// # Errors
     /// When there are too many watchers, the node has no services yet, or the kernel does not tell of connections; as text.
-    pub(crate) async fn watch(&self, filter: FlowFilter) -> Result<Lines, String> {
+    pub(crate) async fn watch(&self, filter: FlowFilter) -> Result<Pieces, String> {
         for _ in 0..MAX_STARTS {
             let (reply, answer) = oneshot::channel();
-            let (watcher, lines) = Watcher::new(filter.clone(), reply);
+            let (watcher, pieces) = Watcher::new(filter.clone(), reply);
             self.enter(watcher).await?;
             // The thread may have ended just now.
             if let Ok(answer) = answer.await {
-                return answer.map(|()| lines);
+                return answer.map(|()| pieces);
             }
         }
         Err("the watch ended before it began; try again".to_owned())
@@ -108,7 +108,7 @@ impl Flows {
     }
 }
 
-fn list(index: &FrontendIndex, filter: &FlowFilter) -> Result<String, String> {
+fn list(index: &FrontendIndex, filter: &FlowFilter) -> Result<Piece, String> {
     let (mut tracker, at) = (FlowTracker::default(), Timestamp::now());
     let mut list = FlowList::with_limit(MAX_LISTED);
     list_flows(|event| {
@@ -125,12 +125,9 @@ fn list(index: &FrontendIndex, filter: &FlowFilter) -> Result<String, String> {
         list.add(flow);
     }
     let (flows, rate) = list.finish();
-    let mut lines = Vec::new();
-    for flow in flows {
-        watcher::write_line(&mut lines, &flow);
-    }
+    let mut notices = Vec::new();
     if rate != SampleRate::ALL {
-        watcher::write_line(&mut lines, &sample_notice(rate));
+        notices.push(sample_notice(rate));
     }
-    String::from_utf8(lines).map_err(|error| error.to_string())
+    Ok(Piece { flows, notices })
 }

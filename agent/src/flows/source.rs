@@ -39,7 +39,7 @@ const MAX_REFUSED: usize = 1_000;
 const TICK: Duration = Duration::from_secs(1);
 /// Looking for them takes at most one part in so many of the time.
 const TICK_SHARE: u32 = 100;
-/// That a silent reader has gone is noticed when something is sent to it.
+/// How often a watcher is told something, if only nothing.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread's state.

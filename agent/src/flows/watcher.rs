@@ -1,9 +1,8 @@
-//! A watcher: its filter, and the bounded channel of its lines.
+//! A watcher: its filter, and the bounded channel of what it is told.
 
-use axum::body::Bytes;
 use contiv_node::flows::{FlowFilter, ServiceFlow};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{
     mpsc::{self, error::TrySendError},
     oneshot,
@@ -12,18 +11,40 @@ use tokio::sync::{
 /// How many pieces wait for a slow reader. There are at most twenty a second.
 const MAX_WAITING: usize = 64;
 
-/// The lines of a watcher, in pieces.
-pub(crate) type Lines = mpsc::Receiver<Bytes>;
+/// What a watcher is told at a time. An empty one only shows that the watch goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    pub(crate) flows: Vec<ServiceFlow>,
+    /// What is to be known of the connections: that they are a sample, or that some are missing. With a `text`.
+    pub(crate) notices: Vec<Value>,
+}
+
+impl Piece {
+    /// Lines of JSON.
+    pub(crate) fn to_lines(&self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        self.flows.iter().for_each(|it| write_line(&mut lines, it));
+        let notices = self.notices.iter();
+        notices.for_each(|it| write_line(&mut lines, it));
+        lines
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.flows.is_empty() && self.notices.is_empty()
+    }
+}
+
+/// What a watcher is told.
+pub(crate) type Pieces = mpsc::Receiver<Piece>;
 
 /// The sending end.
 #[derive(Debug)]
 pub(super) struct Watcher {
     filter: FlowFilter,
-    lines: mpsc::Sender<Bytes>,
-    /// The next piece.
-    piece: Vec<u8>,
-    /// The connections in it.
-    count: usize,
+    pieces: mpsc::Sender<Piece>,
+    next: Piece,
+    /// The next piece is sent also if it is empty.
+    is_due: bool,
     /// The connections that found no room.
     lost: usize,
     /// Answered when the first event can come.
@@ -31,17 +52,17 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher, and where its lines arrive.
+    /// A watcher, and where its pieces arrive.
     pub(super) fn new(
         filter: FlowFilter,
         reply: oneshot::Sender<Result<(), String>>,
-    ) -> (Self, Lines) {
-        let (lines, received) = mpsc::channel(MAX_WAITING);
+    ) -> (Self, Pieces) {
+        let (pieces, received) = mpsc::channel(MAX_WAITING);
         let watcher = Self {
             filter,
-            lines,
-            piece: Vec::new(),
-            count: 0,
+            pieces,
+            next: Piece::default(),
+            is_due: false,
             lost: 0,
             reply: Some(reply),
         };
@@ -58,58 +79,52 @@ impl Watcher {
 
     /// True if it has gone.
     pub(super) fn is_gone(&self) -> bool {
-        self.lines.is_closed()
+        self.pieces.is_closed()
     }
 
     /// Adds a connection to the next piece, if it is asked for.
     pub(super) fn add(&mut self, flow: &ServiceFlow) {
         if self.filter.matches(flow) {
-            write_line(&mut self.piece, flow);
-            self.count += 1;
+            self.next.flows.push(flow.clone());
         }
     }
 
     /// Adds a notice to the next piece.
-    pub(super) fn notify(&mut self, notice: &serde_json::Value) {
-        write_line(&mut self.piece, notice);
+    pub(super) fn notify(&mut self, notice: &Value) {
+        self.next.notices.push(notice.clone());
     }
 
-    /// Adds a space before the next line if there is nothing else, which JSON allows.
-    pub(super) fn keep_alive(&mut self) {
-        if self.piece.is_empty() {
-            self.piece.push(b' ');
-        }
+    /// Has an empty piece sent if there is nothing else.
+    pub(super) const fn keep_alive(&mut self) {
+        self.is_due = true;
     }
 
-    /// Sends the piece, if there is room for it.
+    /// Sends the next piece, if there is room for it.
     pub(super) fn flush(&mut self) {
-        if self.piece.is_empty() {
+        if !std::mem::take(&mut self.is_due) && self.next.is_empty() {
             return;
         }
-        let permit = match self.lines.try_reserve() {
+        let mut piece = std::mem::take(&mut self.next);
+        let permit = match self.pieces.try_reserve() {
             Ok(permit) => permit,
             Err(TrySendError::Full(())) => {
-                self.lost += std::mem::take(&mut self.count);
-                self.piece.clear();
+                self.lost += piece.flows.len();
                 return;
             }
             Err(TrySendError::Closed(())) => return,
         };
-        self.count = 0;
         let lost = std::mem::take(&mut self.lost);
         if lost > 0 {
             let text = format!("read too slowly: {lost} connections before this line are missing");
-            write_line(
-                &mut self.piece,
-                &json!({"event": "notice", "text": text, "not_read": lost}),
-            );
+            let notice = json!({"event": "notice", "text": text, "not_read": lost});
+            piece.notices.push(notice);
         }
-        permit.send(std::mem::take(&mut self.piece).into());
+        permit.send(piece);
     }
 }
 
 /// Appends a line of JSON.
-pub(super) fn write_line(lines: &mut Vec<u8>, value: &impl Serialize) {
+fn write_line(lines: &mut Vec<u8>, value: &impl Serialize) {
     let start = lines.len();
     // Only a map with other keys than texts fails.
     if serde_json::to_writer(&mut *lines, value).is_err() {
@@ -156,24 +171,30 @@ mod tests {
             service: Some("web".into()),
             ..FlowFilter::default()
         };
-        let (mut watcher, mut lines) = Watcher::new(filter, oneshot::channel().0);
+        let (mut watcher, mut pieces) = Watcher::new(filter, oneshot::channel().0);
         for _ in 0..MAX_WAITING + 3 {
             watcher.add(&flow("web"));
             watcher.add(&flow("api"));
             watcher.flush();
         }
-        let mut pieces = 0;
-        while let Ok(piece) = lines.try_recv() {
-            let text = String::from_utf8(piece.to_vec()).unwrap();
+        let mut count = 0;
+        let text = |piece: Piece| String::from_utf8(piece.to_lines()).unwrap();
+        while let Ok(piece) = pieces.try_recv() {
+            let text = text(piece);
             assert!(text.contains(r#""service":"shop/web""#) && text.lines().count() == 1);
-            pieces += 1;
+            count += 1;
         }
-        assert_eq!(pieces, MAX_WAITING);
+        assert_eq!(count, MAX_WAITING);
         watcher.add(&flow("web"));
         watcher.flush();
-        let piece = String::from_utf8(lines.try_recv().unwrap().to_vec()).unwrap();
-        assert!(piece.ends_with("\"not_read\":3,\"text\":\"read too slowly: 3 connections before this line are missing\"}\n"), "{piece}");
-        drop(lines);
+        let lines = text(pieces.try_recv().unwrap());
+        assert!(lines.ends_with("\"not_read\":3,\"text\":\"read too slowly: 3 connections before this line are missing\"}\n"), "{lines}");
+        watcher.flush();
+        assert!(pieces.try_recv().is_err(), "there is nothing to tell");
+        watcher.keep_alive();
+        watcher.flush();
+        assert_eq!(text(pieces.try_recv().unwrap()), "");
+        drop(pieces);
         assert!(watcher.is_gone());
     }
 }

@@ -14,7 +14,7 @@ use ipnetwork::IpNetwork;
 use serde::Deserialize;
 
 use super::{Api, error::ApiError, protection::refuse_foreign_site};
-use crate::flows::Lines;
+use crate::flows::{Piece, Pieces};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,23 +56,23 @@ pub(super) async fn flows(
     let Arguments(arguments) =
         arguments.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
     let filter = arguments.filter()?;
+    let bytes = |piece: Piece| Bytes::from(piece.to_lines());
     let body = if arguments.follow {
         // What happens while the list is made comes after it.
-        let lines = api.flows.watch(filter.clone());
-        let lines = lines.await.map_err(ApiError::NoFlows)?;
+        let pieces = api.flows.watch(filter.clone());
+        let pieces = pieces.await.map_err(ApiError::NoFlows)?;
         let list = api.flows.list(filter).await.map_err(ApiError::NoFlows)?;
-        let list = stream::iter([Ok::<_, Infallible>(Bytes::from(list))]);
-        let next = |mut lines: Lines| async move {
-            let piece = lines.recv().await?;
-            Some((Ok(piece), lines))
+        let list = stream::iter([Ok::<_, Infallible>(bytes(list))]);
+        let next = move |mut pieces: Pieces| async move {
+            let lines = bytes(pieces.recv().await?);
+            // Before the next line JSON allows a space. That a silent reader has gone is noticed when something is sent to it.
+            let is_alive = Bytes::from_static(b" ");
+            Some((Ok(if lines.is_empty() { is_alive } else { lines }), pieces))
         };
-        Body::from_stream(list.chain(stream::unfold(lines, next)))
+        Body::from_stream(list.chain(stream::unfold(pieces, next)))
     } else {
-        api.flows
-            .list(filter)
-            .await
-            .map_err(ApiError::NoFlows)?
-            .into()
+        let list = api.flows.list(filter).await;
+        bytes(list.map_err(ApiError::NoFlows)?).into()
     };
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
