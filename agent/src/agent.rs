@@ -193,6 +193,8 @@ async fn run_until_stopped(
     if let Some(self_check) = self_check {
         tokio::spawn(self_check.run(api.clone(), requests.clone()));
     }
+    #[cfg(feature = "otlp")]
+    crate::otlp::start(config, &requests, api.flows())?;
     tokio::spawn(http::log_forwarding(api));
     tokio::spawn(health_checks.run());
     tokio::spawn(local_addresses::report_changes(
@@ -200,8 +202,6 @@ async fn run_until_stopped(
         local,
         requests.clone(),
     ));
-    #[cfg(feature = "otlp")]
-    crate::otlp::start(config, &requests)?;
     let mut node = tokio::spawn(node.run());
     let (reloads, reloaded) = mpsc::channel(QUEUE_CAPACITY);
     if let Some(manager) = manager.clone() {

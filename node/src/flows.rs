@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     hash::{DefaultHasher, Hash, Hasher},
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -106,6 +107,12 @@ pub enum FlowNews {
     Refused,
 }
 
+impl fmt::Display for FlowNews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 /// What became of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -116,6 +123,12 @@ pub enum FlowVerdict {
     Unanswered,
     /// It was refused: by a rule, or by the backend with a reset.
     Refused,
+}
+
+impl fmt::Display for FlowVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// Why a connection was refused.
@@ -130,6 +143,12 @@ pub enum FlowReason {
     SourceRanges,
     /// The backend has reset it, as where nothing listens at its port.
     BackendReset,
+}
+
+impl fmt::Display for FlowReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 impl From<RefusalReason> for FlowReason {
@@ -185,6 +204,13 @@ pub struct ServiceFlow {
 }
 
 impl ServiceFlow {
+    /// Its protocol.
+    pub const fn protocol(&self) -> Protocol {
+        match self.frontend {
+            Frontend::Address { protocol, .. } | Frontend::NodePort { protocol, .. } => protocol,
+        }
+    }
+
     /// The number by which it is in a sample or not: that of the kernel, or of its ends.
     fn sample_number(&self) -> u32 {
         self.id.unwrap_or_else(|| {

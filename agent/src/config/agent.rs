@@ -334,6 +334,11 @@ pub struct Config {
     /// Send a trace of each change to this OpenTelemetry collector, as in `http://127.0.0.1:4318`; empty for no traces
     #[arg(long, env = "CONTIV_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp_endpoint: String,
+
+    /// Send connections through services to this collector too, as log records; of very many a sample, as in `contiv flows`
+    #[arg(long, env = "CONTIV_OTLP_FLOWS", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub otlp_flows: bool,
 }
 
 /// How routes divide connections between next hops.

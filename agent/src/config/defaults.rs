@@ -81,6 +81,7 @@ impl Default for Config {
             history_age: Duration::from_secs(24 * 60 * 60),
             history_bytes: 8 << 20,
             otlp_endpoint: String::new(),
+            otlp_flows: false,
         }
     }
 }

@@ -29,7 +29,7 @@ fn problem(file: &str, flags: &[&str]) -> String {
 }
 
 /// Every key, with a value that is not the default, as in the file and as a flag.
-const VALUES: [(&str, &str, &str); 57] = [
+const VALUES: [(&str, &str, &str); 58] = [
     ("node-name", "\"n1\"", "n2"),
     ("store", "\"etcds://127.0.0.1:1\"", "dir:/2"),
     ("etcd-ca-file", "\"/1\"", "/2"),
@@ -111,6 +111,7 @@ const VALUES: [(&str, &str, &str); 57] = [
         "\"http://127.0.0.1:1\"",
         "https://collector:4318",
     ),
+    ("otlp-flows", "true", "false"),
 ];
 
 #[test]

@@ -118,6 +118,12 @@ impl Api {
         Self { attempts, ..self }
     }
 
+    /// The connections through services.
+    #[cfg(feature = "otlp")]
+    pub(crate) const fn flows(&self) -> &Flows {
+        &self.flows
+    }
+
     /// What is wrong with the kernel's shared tables.
     pub(super) fn table_problems(&self) -> Vec<TableProblem> {
         self.shared_tables.borrow().problems.clone()

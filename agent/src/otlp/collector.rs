@@ -6,8 +6,8 @@ use anyhow::Context;
 use hyper_rustls::HttpsConnectorBuilder;
 use opentelemetry::KeyValue;
 use opentelemetry_http::hyper::HyperClient;
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
-use opentelemetry_sdk::{Resource, trace::SpanExporter as _};
+use opentelemetry_otlp::{LogExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::{Resource, logs::LogExporter as _, trace::SpanExporter as _};
 use rustls::crypto::ring;
 
 use crate::config::Config;
@@ -20,27 +20,45 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// When the URL or the system's certificates cannot be used.
-pub(super) fn exporter(config: &Config) -> anyhow::Result<SpanExporter> {
-    let base = config.otlp_endpoint.trim_end_matches('/');
-    let builder = SpanExporter::builder()
-        .with_http()
-        .with_protocol(Protocol::HttpBinary)
-        .with_timeout(TIME_LIMIT)
-        .with_endpoint(format!("{base}/v1/traces"));
-    let builder = if base.starts_with("https:") {
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(ring::default_provider())
-            .context("failed to read the system's certificates")?
-            .https_only()
-            .enable_http1()
-            .build();
-        builder.with_http_client(HyperClient::new(connector, TIME_LIMIT, None))
-    } else {
-        builder.with_http_client(HyperClient::with_default_connector(TIME_LIMIT, None))
-    };
-    let mut exporter = builder.build()?;
+pub(super) fn span_exporter(config: &Config) -> anyhow::Result<SpanExporter> {
+    let builder = SpanExporter::builder().with_http();
+    let mut exporter = to_collector(builder, config, "traces")?.build()?;
     exporter.set_resource(&resource(config));
     Ok(exporter)
+}
+
+/// The same for log records.
+///
+/// # Errors
+/// As [`span_exporter`].
+pub(super) fn log_exporter(config: &Config) -> anyhow::Result<LogExporter> {
+    let builder = LogExporter::builder().with_http();
+    let mut exporter = to_collector(builder, config, "logs")?.build()?;
+    exporter.set_resource(&resource(config));
+    Ok(exporter)
+}
+
+/// Has an exporter send to the collector's path of a signal.
+fn to_collector<B: WithExportConfig + WithHttpConfig>(
+    builder: B,
+    config: &Config,
+    signal: &str,
+) -> anyhow::Result<B> {
+    let base = config.otlp_endpoint.trim_end_matches('/');
+    let builder = builder
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(TIME_LIMIT)
+        .with_endpoint(format!("{base}/v1/{signal}"));
+    if !base.starts_with("https:") {
+        return Ok(builder.with_http_client(HyperClient::with_default_connector(TIME_LIMIT, None)));
+    }
+    let connector = HttpsConnectorBuilder::new()
+        .with_provider_and_native_roots(ring::default_provider())
+        .context("failed to read the system's certificates")?
+        .https_only()
+        .enable_http1()
+        .build();
+    Ok(builder.with_http_client(HyperClient::new(connector, TIME_LIMIT, None)))
 }
 
 /// The sender, in OpenTelemetry's semantic conventions.

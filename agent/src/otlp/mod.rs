@@ -1,10 +1,12 @@
-//! A trace of each change, for an OpenTelemetry collector.
+//! A trace of each change, and connections through services, for an OpenTelemetry collector.
 //!
 //! Spans are made afterwards, from the history: the node core and the renderers are not involved, and without a collector
 //! nothing of this runs. Traces that the collector refuses are sent again; events that the history drops meanwhile are lost,
 //! which is logged.
 
 mod collector;
+mod flow_exporter;
+mod flow_records;
 mod spans;
 
 use std::time::{Duration, Instant};
@@ -22,7 +24,9 @@ use tracing::{info, warn};
 use crate::{
     config::Config,
     drivers::{Question, Request},
+    flows::Flows,
 };
+use flow_exporter::FlowExporter;
 use spans::{Clock, spans};
 
 /// The polling interval of the history.
@@ -32,16 +36,28 @@ const MAX_EVENTS_PER_REQUEST: usize = 256;
 /// A slower renderer is not waited for.
 const RENDERER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts to send traces, if the configuration has a collector. It ends with the node.
+/// Starts to send traces, and connections if that is configured, if there is a collector. It ends with the node.
 ///
 /// # Errors
 /// When the collector's URL or the system's certificates cannot be used.
-pub(crate) fn start(config: &Config, requests: &mpsc::Sender<Request>) -> anyhow::Result<()> {
+pub(crate) fn start(
+    config: &Config,
+    requests: &mpsc::Sender<Request>,
+    flows: &Flows,
+) -> anyhow::Result<()> {
     if config.otlp_endpoint.is_empty() {
+        if config.otlp_flows {
+            warn!("otlp-flows has no effect without otlp-endpoint");
+        }
         return Ok(());
     }
-    let exporter = collector::exporter(config).context("--otlp-endpoint")?;
+    let exporter = collector::span_exporter(config).context("--otlp-endpoint")?;
     info!(otlp = config.otlp_endpoint, "traces of changes");
+    if config.otlp_flows {
+        let exporter = collector::log_exporter(config).context("--otlp-endpoint")?;
+        info!(otlp = config.otlp_endpoint, "connections through services");
+        tokio::spawn(FlowExporter::new(exporter, flows.clone()).run(requests.clone()));
+    }
     tokio::spawn(HistoryExporter::new(exporter, requests.clone()).run(HISTORY_POLL_INTERVAL));
     Ok(())
 }

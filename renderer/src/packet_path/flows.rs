@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     net::{IpAddr, SocketAddr},
 };
 
@@ -115,6 +116,12 @@ impl TcpState {
             9 => Self::SynSent2,
             _ => return None,
         })
+    }
+}
+
+impl fmt::Display for TcpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 

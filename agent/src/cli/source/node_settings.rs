@@ -23,7 +23,7 @@ use crate::cli::UsageError;
 use crate::config::{self, Config, ConfigError, ConfigFlags, Settings as _};
 
 /// Keys of the configuration that do not affect services on the node, besides those that begin with `etcd-`.
-const PROCESS_KEYS: [&str; 24] = [
+const PROCESS_KEYS: [&str; 25] = [
     "store",
     "own-table",
     "listen",
@@ -48,6 +48,7 @@ const PROCESS_KEYS: [&str; 24] = [
     "history-age",
     "history-bytes",
     "otlp-endpoint",
+    "otlp-flows",
 ];
 
 /// The sources of the settings.
