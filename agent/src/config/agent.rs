@@ -335,7 +335,7 @@ pub struct Config {
     #[arg(long, env = "CONTIV_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp_endpoint: String,
 
-    /// Send connections through services to this collector too, as log records; of very many a sample, as in `contiv flows`
+    /// Send connections through services there too, as log records; of very many a sample
     #[arg(long, env = "CONTIV_OTLP_FLOWS", value_name = "BOOL", action = ArgAction::Set)]
     #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub otlp_flows: bool,

@@ -29,8 +29,6 @@ use source::{Source, refused_attempts, sample_notice};
 use watcher::Watcher;
 pub(crate) use watcher::{Piece, Pieces};
 
-/// How many connections a list has; of more it has a sample.
-const MAX_LISTED: usize = 4_096;
 /// How often a watcher comes anew that came just as the thread ended.
 const MAX_STARTS: usize = 3;
 
@@ -60,18 +58,18 @@ impl Flows {
         }
     }
 
-    /// The connections that are there, and the attempts that were refused lately.
+    /// The connections that are there, and the attempts that were refused lately. Of more than `limit` it is a sample.
     ///
     /// # Errors
     /// When the node has no services yet, or the kernel cannot be read; as text.
-    pub(crate) async fn list(&self, filter: FlowFilter) -> Result<Piece, String> {
+    pub(crate) async fn list(&self, filter: FlowFilter, limit: usize) -> Result<Piece, String> {
         let snapshot = snapshot(&self.requests).await?;
         let _permit = self
             .lister
             .acquire()
             .await
             .map_err(|error| error.to_string())?;
-        spawn_blocking(move || list(&FrontendIndex::new(snapshot), &filter))
+        spawn_blocking(move || list(&FrontendIndex::new(snapshot), &filter, limit))
             .await
             .map_err(|error| error.to_string())?
     }
@@ -108,9 +106,9 @@ impl Flows {
     }
 }
 
-fn list(index: &FrontendIndex, filter: &FlowFilter) -> Result<Piece, String> {
+fn list(index: &FrontendIndex, filter: &FlowFilter, limit: usize) -> Result<Piece, String> {
     let (mut tracker, at) = (FlowTracker::default(), Timestamp::now());
-    let mut list = FlowList::with_limit(MAX_LISTED);
+    let mut list = FlowList::with_limit(limit);
     list_flows(|event| {
         if let Some(flow) = tracker.on_event(&event, index, at)
             && filter.matches(&flow)

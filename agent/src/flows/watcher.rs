@@ -29,7 +29,8 @@ impl Piece {
         lines
     }
 
-    const fn is_empty(&self) -> bool {
+    /// True if nothing is told.
+    pub(crate) const fn is_empty(&self) -> bool {
         self.flows.is_empty() && self.notices.is_empty()
     }
 }

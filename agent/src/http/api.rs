@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::{
     attempt_history::{self, AttemptsView},
     error::ApiError,
+    recent_flows::RecentFlows,
 };
 use crate::{
     balance::BalanceCounter,
@@ -45,6 +46,7 @@ pub struct Api {
     pub(super) page_watchers: Arc<Semaphore>,
     pub(super) flows: Flows,
     pub(super) balance: BalanceCounter,
+    pub(super) recent_flows: RecentFlows,
 }
 
 impl Api {
@@ -61,6 +63,7 @@ impl Api {
         let flows = Flows::new(requests.clone());
         let balance = BalanceCounter::new(requests.clone());
         Self {
+            recent_flows: RecentFlows::new(flows.clone()),
             flows,
             balance,
             requests,

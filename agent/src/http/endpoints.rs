@@ -142,6 +142,11 @@ pub const ENDPOINTS: [(&str, &str, &str); 37] = [
     ),
     (
         "GET",
+        "/page/flows",
+        "the newest connections, as a page: ?namespace=, ?service=, ?client=, ?verdict=",
+    ),
+    (
+        "GET",
         "/page/events",
         "server-sent events: the pages' state has changed",
     ),

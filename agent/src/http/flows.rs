@@ -1,6 +1,6 @@
 //! Connections through services.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     body::{Body, Bytes},
@@ -11,36 +11,51 @@ use axum::{
 use contiv_node::flows::{FlowFilter, FlowVerdict};
 use futures::{StreamExt, stream};
 use ipnetwork::IpNetwork;
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{IntoDeserializer, value::Error as ValueError},
+};
 
 use super::{Api, error::ApiError, protection::refuse_foreign_site};
 use crate::flows::{Piece, Pieces};
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// How many connections a list has; of more it has a sample.
+const MAX_LISTED: usize = 4_096;
+
+/// Which connections are asked for; by empty texts, all.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct FlowsArguments {
-    namespace: Option<String>,
-    service: Option<String>,
+    pub(super) namespace: String,
+    pub(super) service: String,
     /// Addresses and ranges, separated by commas.
-    client: Option<String>,
-    verdict: Option<FlowVerdict>,
+    pub(super) client: String,
+    pub(super) verdict: String,
     /// After those that are there, tell of others until the caller ends it.
-    #[serde(default)]
-    follow: bool,
+    pub(super) follow: bool,
 }
 
 impl FlowsArguments {
-    fn filter(&self) -> Result<FlowFilter, ApiError> {
-        let clients = self.client.as_deref().unwrap_or_default();
-        let ranges = clients.split(',').filter(|text| !text.is_empty());
-        let clients = ranges
-            .map(str::parse)
-            .collect::<Result<Vec<IpNetwork>, _>>();
+    /// The filter that they are.
+    ///
+    /// # Errors
+    /// When a text is none of its kind; it says which.
+    pub(super) fn filter(&self) -> Result<FlowFilter, String> {
+        let name = |text: &str| Some(text.trim().into()).filter(|name: &Arc<str>| !name.is_empty());
+        let clients = self.client.split(',').map(str::trim);
+        let clients = clients
+            .filter(|text| !text.is_empty())
+            .map(str::parse::<IpNetwork>);
+        let clients: Result<Vec<IpNetwork>, _> = clients.collect();
+        let verdict: Option<Result<FlowVerdict, ValueError>> = name(&self.verdict)
+            .map(|name| FlowVerdict::deserialize(name.to_string().into_deserializer()));
         Ok(FlowFilter {
-            namespace: self.namespace.as_deref().map(Into::into),
-            service: self.service.as_deref().map(Into::into),
-            clients: clients.map_err(|error| ApiError::BadRequest(format!("client: {error}")))?,
-            verdict: self.verdict,
+            namespace: name(&self.namespace),
+            service: name(&self.service),
+            clients: clients.map_err(|error| format!("client: {error}"))?,
+            verdict: verdict
+                .transpose()
+                .map_err(|error| format!("verdict: {error}"))?,
         })
     }
 }
@@ -55,13 +70,17 @@ pub(super) async fn flows(
     refuse_foreign_site(&headers)?;
     let Arguments(arguments) =
         arguments.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
-    let filter = arguments.filter()?;
+    let filter = arguments.filter().map_err(ApiError::BadRequest)?;
     let bytes = |piece: Piece| Bytes::from(piece.to_lines());
     let body = if arguments.follow {
         // What happens while the list is made comes after it.
         let pieces = api.flows.watch(filter.clone());
         let pieces = pieces.await.map_err(ApiError::NoFlows)?;
-        let list = api.flows.list(filter).await.map_err(ApiError::NoFlows)?;
+        let list = api
+            .flows
+            .list(filter, MAX_LISTED)
+            .await
+            .map_err(ApiError::NoFlows)?;
         let list = stream::iter([Ok::<_, Infallible>(bytes(list))]);
         let next = move |mut pieces: Pieces| async move {
             let lines = bytes(pieces.recv().await?);
@@ -71,7 +90,7 @@ pub(super) async fn flows(
         };
         Body::from_stream(list.chain(stream::unfold(pieces, next)))
     } else {
-        let list = api.flows.list(filter).await;
+        let list = api.flows.list(filter, MAX_LISTED).await;
         bytes(list.map_err(ApiError::NoFlows)?).into()
     };
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())

@@ -21,6 +21,7 @@ mod metrics_listener;
 mod page;
 mod pods;
 mod protection;
+mod recent_flows;
 mod response_budget;
 mod scrape;
 mod serve_router;

@@ -62,15 +62,15 @@ metrics-key-file = \"/etc/contiv/metrics/tls.key\"
 metrics-token-review = true
 ```
 
-- With both files it uses TLS. They are checked at each connection and read again if they have changed, so a renewed certificate
-  needs no restart; while they are invalid, the previous ones stay in use, and the log says so.
+- With both files it uses TLS. They are checked at each connection, so a renewed certificate needs no restart; while they are
+  invalid, the previous ones stay in use, and the log says so.
 - `metrics-token-file` has bearer tokens, one a line: a scrape needs one of them. It is read at each scrape.
 - `metrics-token-review` asks the API server of a `kube:` store, as kube-rbac-proxy does: by a TokenReview for the user of the
   token, and by a SubjectAccessReview whether the user may `get` the path `/metrics`. An answer is used for 10 s. The chart gives
   the agent the permission for reviews; Prometheus needs a ClusterRole with `nonResourceURLs: [/metrics]` and `verbs: [get]`.
-- Errors: 401 without a known token, 403 if its user has no permission (the response names the user), 503 if the API server or
-  the file cannot be read. If both kinds of tokens are configured, one of them suffices.
-- While another program uses the address, as kube-proxy uses 10249, the agent retries until it is free.
+- Errors: 401 without a known token, 403 if its user (in the response) has no permission, 503 if the API server or the file
+  cannot be read. Of both kinds of tokens one suffices.
+- While another program, as kube-proxy, uses the address, the agent retries.
 ";
 
 const KUBE_PROXY_TEXT: &str = "
@@ -114,10 +114,14 @@ OpenTelemetry collector, by OTLP over HTTP (`http://127.0.0.1:4318`, or `https:/
 | `combine` | the work of the node core: decoding, cache, changed services | `contiv.duration_ms` |
 | `render nftables`, … | the call of a renderer. Its event `transaction` is the time when the change was sent to the kernel | `contiv.duration_ms`, `contiv.sent_after_ms`, `contiv.added`, `.removed`, `.transactions`, `.bytes`, `.rejected`; `contiv.applied_with`: the first event of the same call |
 
-If a renderer fails, its span and the whole trace are errors. Spans are created later from the event history, so they do not slow
-down changes, and spans that the collector does not accept are sent again as long as the history has them. Headers, such as a
-token, are set by `OTEL_EXPORTER_OTLP_HEADERS`; `OTEL_RESOURCE_ATTRIBUTES` adds to `service.name`, `service.version`,
-`service.instance.id` and `k8s.node.name`.
+If a renderer fails, its span and the trace are errors. Spans are made from the event history, so they slow down nothing; those that
+the collector does not accept are sent again as long as the history has them. `OTEL_EXPORTER_OTLP_HEADERS` sets headers, such as a
+token; `OTEL_RESOURCE_ATTRIBUTES` adds to `service.name`, `service.version`, `service.instance.id` and `k8s.node.name`.
+
+With `otlp-flows` what `contiv flows -w` prints is sent each second as log records `contiv.flow`: `client.*`, `server.*`,
+`network.peer.*` (the backend), `network.local.*` (the source that it sees), `network.transport`, `k8s.namespace.name`,
+`k8s.service.name`, `contiv.flow.*`. A refused connection is an ERROR, an unanswered one a WARN, with `error.type`.
+`contiv.flow.notice` says what is a sample or missing; what the collector has not accepted after 7 s is.
 ";
 
 /// All metrics, with one value for each label.

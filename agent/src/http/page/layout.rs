@@ -61,6 +61,7 @@ impl Page {
                         a href="/#problems" { "Problems" }
                         a href="/#why" { "Why" }
                         a href="/#services" { "Services" }
+                        a href="/page/flows" { "Connections" }
                         a href="/#timeline" { "Events" }
                         a href="/#renderers" { "Renderers" }
                         a href="/#paths" { "JSON" }

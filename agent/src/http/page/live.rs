@@ -7,12 +7,13 @@ use std::{
 };
 
 use axum::{
-    extract::State,
+    extract::{Query as Arguments, State},
     http::HeaderMap,
     response::sse::{Event, Sse},
 };
 use contiv_node::{Core, RendererView};
 use futures::stream::{self, Stream};
+use serde::Deserialize;
 use tokio::{sync::OwnedSemaphorePermit, time::sleep};
 
 use super::super::{Api, error::ApiError, protection::refuse_foreign_site};
@@ -30,11 +31,21 @@ struct Digest {
     /// The state and revision of each renderer, its failures, and what differs in the kernel.
     renderers: Vec<(&'static str, i64, u32, usize)>,
     table_problems: usize,
+    /// Of pages that show connections.
+    flows: Option<u64>,
+}
+
+/// What a page follows besides.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(default)]
+pub(super) struct Followed {
+    flows: bool,
 }
 
 /// The stream of one page.
 struct Watcher {
     api: Api,
+    followed: Followed,
     last: Digest,
     _permit: OwnedSemaphorePermit,
 }
@@ -43,12 +54,14 @@ struct Watcher {
 pub(super) async fn events(
     State(api): State<Api>,
     headers: HeaderMap,
+    Arguments(followed): Arguments<Followed>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     refuse_foreign_site(&headers)?;
     let permit = Arc::clone(&api.page_watchers).try_acquire_owned();
     let watcher = Watcher {
-        last: digest(&api).await?,
+        last: digest(&api, followed).await?,
         api,
+        followed,
         _permit: permit.map_err(|_| ApiError::TooManyRequests)?,
     };
     // The node's end ends it.
@@ -65,7 +78,7 @@ impl Watcher {
         let mut comparisons = 0;
         loop {
             sleep(COMPARISON_INTERVAL).await;
-            let digest = digest(&self.api).await.ok()?;
+            let digest = digest(&self.api, self.followed).await.ok()?;
             comparisons += 1;
             if digest != self.last || comparisons == COMPARISONS_WITHOUT_MESSAGE {
                 let data = format!("{} {}", digest.events, digest.revision);
@@ -76,7 +89,8 @@ impl Watcher {
     }
 }
 
-async fn digest(api: &Api) -> Result<Digest, ApiError> {
+async fn digest(api: &Api, followed: Followed) -> Result<Digest, ApiError> {
+    let flows = followed.flows.then(|| api.recent_flows.changes());
     let table_problems = api.table_problems().len();
     let ask = move |core: &Core| {
         let renderers = core.renderers(Instant::now()).into_iter();
@@ -89,6 +103,7 @@ async fn digest(api: &Api) -> Result<Digest, ApiError> {
             revision: core.status().revision,
             renderers: renderers.map(renderer).collect(),
             table_problems,
+            flows,
         }
     };
     api.query(ask).await

@@ -2,6 +2,7 @@
 //! with it they follow changes.
 
 mod diagnosis;
+mod flows;
 mod layout;
 mod live;
 mod overview;
@@ -56,6 +57,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/", get(page))
         .route("/page/services/{namespace}/{name}", get(service_page))
         .route("/page/why", get(why_page))
+        .route("/page/flows", get(flows::flows_page))
         .route("/page/events", get(live::events))
         .route("/page/style.css", get(layout::style))
         .route("/page/script.js", get(layout::script))

@@ -62,7 +62,7 @@ function sayIsOld(reason) {
 let events = null;
 function follow() {
   if (events || document.hidden) return;
-  events = new EventSource("/page/events");
+  events = new EventSource(document.querySelector("[data-events]")?.dataset.events ?? "/page/events");
   events.onopen = load;
   events.onmessage = load;
   events.onerror = () => {

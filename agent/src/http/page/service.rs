@@ -18,6 +18,7 @@ use maud::{Markup, html};
 use super::{
     super::attempt_history::{AttemptHistory, MINUTES},
     diagnosis::{FlowForm, form},
+    flows::flows_path,
     layout::{Page, Tone, facts, in_url, joined, table, time, toned},
     overview::{EVENT_TITLES, WARNING_TITLES, event, reason, warning},
     plot::{as_number, attempts, share},
@@ -208,7 +209,7 @@ impl ServiceView {
                         @if !reasons.is_empty() { " (" (reasons.join(", ")) ")" }
                         ". "
                     }
-                    (counting(&self.attempts))
+                    (counting(&self.attempts)) " " a href=(flows_path(&self.id)) { "Recent connections" }
                 }
                 @if !self.refused.is_empty() {
                     h3 { "Refused" }

@@ -107,6 +107,7 @@ async fn links_lead_to_parts_and_paths_that_exist() {
         "/?q=web&sort=refused",
         "/page/services/default/web",
         "/page/why",
+        "/page/flows?service=web",
     ];
     for from in pages {
         let page = get(&harness, from).await;
