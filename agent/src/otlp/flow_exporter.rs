@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contiv_node::flows::FlowFilter;
+use contiv_node::{flows::FlowFilter, plural::counted};
 use opentelemetry::{
     InstrumentationScope,
     logs::{Logger, LoggerProvider},
@@ -116,7 +116,8 @@ impl FlowExporter {
         let count = records.len();
         if self.lost > 0 {
             let lost = self.lost;
-            let text = format!("the collector did not accept {lost} records before this one");
+            let missing = counted(lost, "record");
+            let text = format!("the collector did not accept {missing} before this one");
             let loss = json!({"text": text, "not_accepted": lost});
             records.extend(self.records(&[loss], fill_notice));
         }
