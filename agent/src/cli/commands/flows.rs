@@ -2,7 +2,10 @@
 
 use std::{io::Write, str::FromStr};
 
-use clap::{Args, ValueEnum};
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser},
+};
 use clap_complete::engine::ArgValueCompleter;
 use contiv_model::{PodId, ServiceId};
 use ipnetwork::IpNetwork;
@@ -46,8 +49,8 @@ pub(crate) struct Flows {
     client: Option<Client>,
 
     /// Only those with this verdict
-    #[arg(long, value_enum)]
-    verdict: Option<Verdict>,
+    #[arg(long, value_parser = PossibleValuesParser::from(VERDICTS.map(|(name, help)| PossibleValue::new(name).help(help))))]
+    verdict: Option<String>,
 
     /// Go on, and print connections as they begin (new), end (closed) and are forgotten by the kernel (ended); of those that
     /// began meanwhile. With -o json a line each
@@ -69,26 +72,6 @@ pub(crate) struct Flows {
 
     #[command(flatten)]
     agent: AgentArgument,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Verdict {
-    /// Sent to a backend
-    Served,
-    /// Sent to a backend that has not answered
-    Unanswered,
-    /// By a rule or by the backend
-    Refused,
-}
-
-impl Verdict {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Served => "served",
-            Self::Unanswered => "unanswered",
-            Self::Refused => "refused",
-        }
-    }
 }
 
 /// The client on the command line.
@@ -145,6 +128,11 @@ struct TrafficView {
 }
 
 const NOTICE: &str = "notice";
+const VERDICTS: [(&str, &str); 3] = [
+    ("served", "Sent to a backend"),
+    ("unanswered", "Sent to a backend that has not answered"),
+    ("refused", "By a rule or by the backend"),
+];
 
 impl Flows {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
@@ -206,8 +194,8 @@ impl Flows {
             }
             None => {}
         }
-        if let Some(verdict) = self.verdict {
-            add("verdict", verdict.name());
+        if let Some(verdict) = &self.verdict {
+            add("verdict", verdict);
         }
         Ok(query.join("&"))
     }
