@@ -3,7 +3,10 @@
 use std::{cmp::Reverse, collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use contiv_model::{ContivService, Frontend, ServiceId};
-use contiv_renderer::nftables::counters::{self, Connections, RefusalReason, RefusedAttempt};
+use contiv_renderer::{
+    nftables::counters::{self, Connections, RefusalReason, RefusedAttempt},
+    packet_path::{NodeInspector, UnansweredFlow},
+};
 use serde::Serialize;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
@@ -37,6 +40,29 @@ impl ServiceConnections {
             frontends: BTreeMap::new(),
         }
     }
+
+    /// Those at the frontends that a service holds.
+    pub(crate) fn of(service: &ContivService, counts: &Connections) -> Self {
+        let (mut frontends, mut refused_by) = (BTreeMap::new(), BTreeMap::new());
+        for frontend in held_frontends(service) {
+            for reason in RefusalReason::ALL {
+                if let Some(refused) = counts.refused.get(&(frontend, reason)) {
+                    *refused_by.entry(reason).or_default() += refused;
+                }
+            }
+            let served = counts.served.get(&frontend);
+            frontends.extend(served.map(|served| (frontend, *served)));
+        }
+        let (connections, refused) = (frontends.values().sum(), refused_by.values().sum());
+        Self {
+            service: service.id.clone(),
+            attempts: u64::saturating_add(connections, refused),
+            connections,
+            refused,
+            refused_by,
+            frontends,
+        }
+    }
 }
 
 /// Refused attempts at a frontend of a service.
@@ -68,22 +94,31 @@ const NAMED_CLIENTS: usize = 10;
 
 type ReadFn = dyn Fn() -> Result<Connections, String> + Send + Sync;
 type ReadRefusedFn = dyn Fn() -> Result<Vec<RefusedAttempt>, String> + Send + Sync;
+type ReadUnansweredFn = dyn Fn() -> Result<Vec<UnansweredFlow>, String> + Send + Sync;
 
 /// Reads the counters, for one caller at a time. Clones share the lock.
 #[derive(Clone)]
 pub struct ConnectionCounters {
     read: Arc<ReadFn>,
     read_refused: Arc<ReadRefusedFn>,
+    read_unanswered: Arc<ReadUnansweredFn>,
     permit: Arc<Semaphore>,
 }
 
 impl ConnectionCounters {
     /// The counters of this machine's kernel, with the table of the renderer `nftables`.
     pub fn of_kernel() -> Self {
-        Self::new(
-            || counters::connections().map_err(|error| error.to_string()),
-            || counters::refused_attempts().map_err(|error| error.to_string()),
-        )
+        let read_unanswered = || {
+            let flows = NodeInspector::open().and_then(|mut node| node.unanswered_flows());
+            flows.map_err(|error| error.to_string())
+        };
+        Self {
+            read_unanswered: Arc::new(read_unanswered),
+            ..Self::new(
+                || counters::connections().map_err(|error| error.to_string()),
+                || counters::refused_attempts().map_err(|error| error.to_string()),
+            )
+        }
     }
 
     /// No counters: nothing that counts is programmed.
@@ -92,7 +127,7 @@ impl ConnectionCounters {
         Self::new(|| Err(none.to_owned()), || Err(none.to_owned()))
     }
 
-    /// The counters that `read` returns, and the attempts that `read_refused` returns. Both may block.
+    /// The counters that `read` returns, and the attempts that `read_refused` returns, which both may block; and no unanswered flows.
     pub(crate) fn new(
         read: impl Fn() -> Result<Connections, String> + Send + Sync + 'static,
         read_refused: impl Fn() -> Result<Vec<RefusedAttempt>, String> + Send + Sync + 'static,
@@ -100,8 +135,18 @@ impl ConnectionCounters {
         Self {
             read: Arc::new(read),
             read_refused: Arc::new(read_refused),
+            read_unanswered: Arc::new(|| Ok(Vec::new())),
             permit: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    /// The counters of all frontends, as the kernel has them.
+    ///
+    /// # Errors
+    /// When the kernel cannot be read; as text.
+    pub(crate) async fn all(&self) -> Result<Connections, String> {
+        let read = Arc::clone(&self.read);
+        self.for_one(move || read()).await
     }
 
     /// The services with connections, those with the most first, served or refused, and then by name.
@@ -130,6 +175,33 @@ impl ConnectionCounters {
             .await
     }
 
+    /// The translated flows that were not answered, as of now. Nothing else waits for it.
+    ///
+    /// # Errors
+    /// When the kernel cannot be read; as text.
+    pub(crate) async fn unanswered(&self) -> Result<Vec<UnansweredFlow>, String> {
+        let read = Arc::clone(&self.read_unanswered);
+        let read = spawn_blocking(move || read()).await;
+        read.map_err(|error| error.to_string())?
+    }
+
+    /// The frontends of a service that refused attempts by these counters, with the clients as of now.
+    ///
+    /// # Errors
+    /// When the kernel cannot be read; as text.
+    pub(crate) async fn refused_of(
+        &self,
+        service: Arc<ContivService>,
+        counts: Arc<Connections>,
+    ) -> Result<Vec<RefusedConnections>, String> {
+        if ServiceConnections::of(&service, &counts).refused == 0 {
+            return Ok(Vec::new());
+        }
+        let read_refused = Arc::clone(&self.read_refused);
+        self.for_one(move || Ok(attribute_refused(&counts, &read_refused()?, &[service])))
+            .await
+    }
+
     /// Works for one caller at a time, where it may block.
     async fn for_one<T: Send + 'static>(
         &self,
@@ -154,45 +226,22 @@ impl fmt::Debug for ConnectionCounters {
 
 /// Assigns each count to the service that holds the frontend.
 fn attribute(counts: &Connections, services: &[Arc<ContivService>]) -> Vec<ServiceConnections> {
-    let of_service = |service: &Arc<ContivService>| {
-        let (mut frontends, mut refused_by) = (BTreeMap::new(), BTreeMap::new());
-        let held = service
-            .frontends()
-            .into_iter()
-            .filter(|frontend| !service.lost.contains_key(frontend));
-        for frontend in held {
-            for reason in RefusalReason::ALL {
-                if let Some(refused) = counts.refused.get(&(frontend, reason)) {
-                    *refused_by.entry(reason).or_default() += refused;
-                }
-            }
-            frontends.extend(
-                counts
-                    .served
-                    .get(&frontend)
-                    .map(|served| (frontend, *served)),
-            );
-        }
-        let (connections, refused) = (frontends.values().sum(), refused_by.values().sum());
-        let attempts = u64::saturating_add(connections, refused);
-        let service = service.id.clone();
-        let counted = ServiceConnections {
-            service,
-            attempts,
-            connections,
-            refused,
-            refused_by,
-            frontends,
-        };
-        (attempts > 0).then_some(counted)
-    };
-    let mut found: Vec<ServiceConnections> = services.iter().filter_map(of_service).collect();
+    let of_services = services
+        .iter()
+        .map(|service| ServiceConnections::of(service, counts));
+    let mut found: Vec<ServiceConnections> = of_services.filter(|of| of.attempts > 0).collect();
     found.sort_by(|a, b| {
         b.attempts
             .cmp(&a.attempts)
             .then_with(|| a.service.cmp(&b.service))
     });
     found
+}
+
+/// The frontends that a service holds: those that others claim too are counted for one.
+pub(crate) fn held_frontends(service: &ContivService) -> impl Iterator<Item = Frontend> {
+    let held = service.frontends().into_iter();
+    held.filter(|frontend| !service.lost.contains_key(frontend))
 }
 
 /// Assigns refused attempts to the services that hold their frontends.
@@ -226,11 +275,7 @@ fn attribute_refused(
         *of_frontend.entry(attempt.client.ip()).or_default() += 1;
     }
     let of_service = |service: &Arc<ContivService>| {
-        let held = service
-            .frontends()
-            .into_iter()
-            .filter(|frontend| !service.lost.contains_key(frontend));
-        let refused = held.filter_map(|frontend| {
+        let refused = held_frontends(service).filter_map(|frontend| {
             let refused_by = refused_by.get(&frontend)?.clone();
             let of_frontend = clients.get(&frontend).into_iter().flatten();
             let mut clients: Vec<RefusedClient> = of_frontend

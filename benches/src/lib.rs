@@ -12,6 +12,7 @@ pub mod folder;
 pub mod machine;
 pub mod million;
 pub mod netlink;
+pub mod page;
 pub mod parts;
 pub mod peers;
 pub mod plot;

@@ -11,7 +11,7 @@ use contiv_benches::{
     figures::{Figure, Limit, Quantity, growth, table},
     fleet, flows, folder,
     machine::Machine,
-    million, parts,
+    million, page, parts,
     peers::{self, forwarding},
     plot, progress, rollout, routes, runtime, why,
     workload::Workload,
@@ -24,7 +24,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const LONG_TIME_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The sections, in the order of their measurement.
-const SECTIONS: [&str; 13] = [
+const SECTIONS: [&str; 14] = [
     parts::SECTION,
     changes::SECTION,
     cluster::SECTION,
@@ -36,6 +36,7 @@ const SECTIONS: [&str; 13] = [
     why::SECTION,
     flows::SECTION,
     rollout::SECTION,
+    page::SECTION,
     million::SECTION,
     fleet::SECTION,
 ];
@@ -157,6 +158,14 @@ fn measure_all(lab: &Lab, options: &Options, figures: &mut Vec<Figure>) -> Resul
     if options.only.as_deref() == Some(rollout::SECTION) {
         progress("rollouts, 10000 services");
         add(figures, rollout::measure(lab, options.quick)?);
+    }
+    if is_wanted(page::SECTION) {
+        for services in [1000, 100_000] {
+            if !(options.quick && services > 1000) {
+                progress(&format!("page, {services} services"));
+                add(figures, page::measure(lab, services)?);
+            }
+        }
     }
     if is_wanted(runtime::SECTION) {
         progress("runtime, 100000 keys");

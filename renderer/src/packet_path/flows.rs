@@ -25,8 +25,8 @@ use crate::{
             FILTER_ORIG_FLAGS, FILTER_PROTO_DST_PORT, FILTER_PROTO_NUM, FILTER_PROTO_SRC_PORT,
             FILTER_REPLY_FLAGS, GET, IP_V4_DST, IP_V4_SRC, IP_V6_DST, IP_V6_SRC, MARK,
             PROTO_DST_PORT, PROTO_NUM, PROTO_SRC_PORT, PROTOINFO, PROTOINFO_STATE, PROTOINFO_TCP,
-            SEEN_REPLY, SOURCE_TRANSLATED, STATUS, TIMEOUT, TUPLE_IP, TUPLE_ORIG, TUPLE_PROTO,
-            TUPLE_REPLY, ZONE,
+            SEEN_REPLY, SOURCE_TRANSLATED, STATUS, STATUS_MASK, TIMEOUT, TUPLE_IP, TUPLE_ORIG,
+            TUPLE_PROTO, TUPLE_REPLY, ZONE,
         },
         endpoint,
     },
@@ -34,6 +34,9 @@ use crate::{
 
 /// How many flows are returned. There may be a hundred thousand of one client.
 pub const MAX_FLOWS: usize = 1000;
+
+/// How many unanswered flows are returned. A flood of packets with false sources makes very many.
+pub const MAX_UNANSWERED: usize = 10_000;
 
 /// `IPCTNL_MSG_CT_NEW`, the kind of a listed flow.
 pub(super) const NEW: u8 = 0;
@@ -172,6 +175,8 @@ pub(super) struct TupleFilter {
 pub struct BackendFlows {
     /// Those that were answered, and of TCP are not over.
     pub open: usize,
+    /// Those that were answered, and are over.
+    pub ended: usize,
     /// Those that were not answered so far.
     pub unanswered: usize,
 }
@@ -180,10 +185,50 @@ impl BackendFlows {
     const fn add(&mut self, flow: &KnownFlow) {
         if !flow.is_answered {
             self.unanswered += 1;
-        } else if !flow.is_over() {
+        } else if flow.is_over() {
+            self.ended += 1;
+        } else {
             self.open += 1;
         }
     }
+}
+
+/// A translated flow that was not answered so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnansweredFlow {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// The source of its first packet.
+    pub client: SocketAddr,
+    /// The destination of its first packet.
+    pub destination: SocketAddr,
+}
+
+/// The translated flows that were not answered, [`MAX_UNANSWERED`] at most. Kernels before 5.15 do not know this filter, so it is
+/// checked again here.
+pub(super) fn unanswered(socket: &mut KernelSocket) -> Result<Vec<UnansweredFlow>, PathError> {
+    let kinds = [GET, NEW].map(|kind| kind_of(NFNL_SUBSYS_CTNETLINK, kind));
+    let fill = |request: &mut Writer<'_>| {
+        request.u32(STATUS, DESTINATION_TRANSLATED);
+        request.u32(STATUS_MASK, DESTINATION_TRANSLATED | SEEN_REPLY);
+    };
+    let mut found = Vec::new();
+    socket.dump(kinds, &[0; HEADER], fill, |message| {
+        let flow = message
+            .get(HEADER..)
+            .and_then(|bytes| read(Attributes(bytes)))
+            .filter(|flow| flow.is_destination_translated && !flow.is_answered && flow.zone == 0);
+        if let Some(flow) = flow
+            && found.len() < MAX_UNANSWERED
+        {
+            found.push(UnansweredFlow {
+                protocol: flow.protocol,
+                client: flow.client,
+                destination: flow.destination,
+            });
+        }
+    })?;
+    Ok(found)
 }
 
 /// Selects flows.
@@ -524,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_a_backend_that_are_over_are_not_counted() {
+    fn flows_of_a_backend_that_are_over_are_not_open() {
         let mut counts = BackendFlows::default();
         let bytes = message(6, [172, 31, 0, 1], SEEN_REPLY);
         let flow = read(Attributes(&bytes)).unwrap();
@@ -545,6 +590,7 @@ mod tests {
         }
         let expected = BackendFlows {
             open: 3,
+            ended: 2,
             unanswered: 2,
         };
         assert_eq!(counts, expected);

@@ -9,7 +9,7 @@ use contiv_model::{InterfaceName, Protocol};
 
 use super::{
     KernelNetwork, PathError,
-    flows::{self, BackendFlows, KnownFlows, TupleFilter},
+    flows::{self, BackendFlows, KnownFlows, TupleFilter, UnansweredFlow},
     kernel_socket::KernelSocket,
     links::Link,
     listeners::{self, Listening},
@@ -160,6 +160,14 @@ impl NodeInspector {
             destination_port: Some(destination.port()),
         };
         flows::count_by_backend(self.conntrack()?, protocol, filter)
+    }
+
+    /// The translated flows that were not answered so far, in no order: the first [`MAX_UNANSWERED`](super::MAX_UNANSWERED).
+    ///
+    /// # Errors
+    /// As [`Self::flows`].
+    pub fn unanswered_flows(&mut self) -> Result<Vec<UnansweredFlow>, PathError> {
+        flows::unanswered(self.conntrack()?)
     }
 
     /// How many flows with this source, as backends see it, there are to each backend. If it is a masquerading address, there is room

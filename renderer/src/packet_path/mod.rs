@@ -36,7 +36,9 @@ pub use flow_events::{
     EventsRead, FlowEvent, FlowEventKind, FlowEvents, SampleRate, Traffic, counts_traffic,
     list_flows,
 };
-pub use flows::{BackendFlows, KnownFlow, KnownFlows, MAX_FLOWS, TcpState};
+pub use flows::{
+    BackendFlows, KnownFlow, KnownFlows, MAX_FLOWS, MAX_UNANSWERED, TcpState, UnansweredFlow,
+};
 pub use inspector::{MASQUERADE_PORTS, NodeInspector};
 pub use kernel_network::{ClientOrigin, DownLink, KernelNetwork};
 pub use kube_proxy::{KubeProxy, ProxyFrontend};

@@ -10,7 +10,10 @@ use contiv_node::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{super::Api, layout::Page};
+use super::{
+    super::{Api, error::ApiError},
+    layout::Page,
+};
 
 /// What a form asks, as it was typed.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -93,26 +96,54 @@ pub(super) fn form(form: &FlowForm) -> Markup {
                     @for protocol in ["tcp", "udp", "sctp"] { option selected[protocol == form.protocol] { (protocol) } }
                 }
             }
+            @if !form.interface.is_empty() { label.short { "interface" input name="interface" value=(form.interface); } }
             label.check { input type="checkbox" name="probe" value="true" checked[form.probe.is_some()]; "try the backends once" }
             button { "why" }
         }
     }
 }
 
-/// The page with an answer; without one, why there is none.
+/// The page with an answer; without one, why there is none. `not_probed`: why backends were not tried, though that was asked.
 pub(super) fn page(
     asked: &FlowForm,
     answer: Option<&Result<(Diagnosis, Option<Explanation>), String>>,
+    not_probed: Option<&ApiError>,
 ) -> Page {
     let main = html! {
         h1 { "Why does a connection fail? Where does it go?" }
-        section { (form(asked)) @if let Some(Err(problem)) = answer { p.bad role="alert" { (problem) } } }
+        section {
+            (form(asked))
+            @if let Some(reason) = not_probed { (try_again(asked, reason)) }
+            @if let Some(Err(problem)) = answer { p.bad role="alert" { (problem) } }
+        }
         @if let Some(Ok((diagnosis, explanation))) = answer {
             (diagnosed(diagnosis))
             @if let Some(explanation) = explanation { (traced(explanation)) }
         }
     };
     Page::new("Why does a connection fail? – contiv", &main)
+}
+
+/// Why backends were not tried, and a button for it where it would help.
+fn try_again(asked: &FlowForm, reason: &ApiError) -> Markup {
+    html! {
+        div.cause.warn {
+            p { strong { "The backends were not tried." } }
+            @if matches!(reason, ApiError::NotLoopback) {
+                p { "That is only for browsers on this node; run " code { "contiv why --probe" } " there." }
+            } @else {
+                p { "This page was opened by a link from elsewhere, and trying sends packets to backends." }
+                form method="get" action="/page/why" {
+                    @for (name, value) in [
+                        ("from", &asked.from), ("interface", &asked.interface), ("to", &asked.to),
+                        ("port", &asked.port), ("protocol", &asked.protocol),
+                    ] { input type="hidden" name=(name) value=(value); }
+                    input type="hidden" name="probe" value="true";
+                    button { "try the backends once" }
+                }
+            }
+        }
+    }
 }
 
 /// The cause, and the steps.

@@ -31,8 +31,7 @@ use self::{
     diagnosis::FlowForm,
     layout::{Page, PageError},
     overview::Overview,
-    plot::HOURS,
-    service::{ServiceView, is_about, read_flows},
+    service::{Relation, ServiceView, read_flows},
     services::ListQuery,
 };
 use super::{
@@ -70,9 +69,9 @@ async fn page(
 ) -> Result<Page, PageError> {
     let Arguments(query) = arguments.map_err(bad_request)?;
     let now = Timestamp::now();
-    let hours = i64::from(query.hours.unwrap_or(HOURS[0]));
+    let hours = query.hours();
     let events = HistoryQuery {
-        since: Some(now.as_second().saturating_sub(hours * 3600)),
+        since: Some(now.as_second().saturating_sub(i64::from(hours) * 3600)),
         ..HistoryQuery::default()
     };
     let attempts = api.attempts.recent().await;
@@ -82,9 +81,21 @@ async fn page(
     let ask = move |core: &Core| {
         let now_instant = Instant::now();
         let mut history = events.records(core, now_instant);
-        history.drain(..history.len().saturating_sub(MAX_EVENTS));
+        let left_out = history.len().saturating_sub(MAX_EVENTS);
+        history.drain(..left_out);
+        let status = core.status();
+        let oldest = if left_out > 0 {
+            history.first()
+        } else {
+            // Nothing was forgotten if the very first event is there.
+            core.history(now_instant)
+                .next()
+                .filter(|record| record.seq_num > 1)
+        };
         Overview {
-            status: core.status(),
+            remembered: oldest.map_or(status.started, |record| record.start),
+            status,
+            hours,
             forwarding_off,
             table_problems,
             sizes: ServiceSizes::of(core),
@@ -118,8 +129,11 @@ async fn service_page(
         history.reverse();
         let failover = core.status().failover.unwrap_or_default();
         let (mut quarantine, mut warnings) = (core.quarantine(0), core.warnings(0));
-        quarantine.retain(|entry| is_about(entry.object.as_deref(), &query));
-        warnings.retain(|entry| is_about(entry.object.as_deref(), &query));
+        let status = core.status();
+        let is_search_cut =
+            quarantine.len() < status.quarantined || warnings.len() < status.warnings;
+        quarantine.retain(|entry| Relation::of(entry.object.as_deref(), &query).is_some());
+        warnings.retain(|entry| Relation::of(entry.object.as_deref(), &query).is_some());
         let renderers = core.renderers(instant);
         let runs_nftables = renderers
             .iter()
@@ -143,6 +157,7 @@ async fn service_page(
                 .collect(),
             quarantine,
             warnings,
+            is_search_cut,
             history,
             id: query,
             now,
@@ -150,7 +165,8 @@ async fn service_page(
     };
     let mut view = api.query(ask).await?;
     if let Some(service) = view.service.clone().filter(|_| view.flows.is_ok()) {
-        let refused = api.counters.refused(vec![service.clone()]).await;
+        let counts = Arc::clone(&view.attempts.counts);
+        let refused = api.counters.refused_of(service.clone(), counts).await;
         view.refused = refused.unwrap_or_default();
         view.flows = match Arc::clone(&READERS).try_acquire_owned() {
             Ok(permit) => spawn_blocking(move || {
@@ -180,19 +196,29 @@ async fn why_page(
 ) -> Result<Page, PageError> {
     let Arguments(form) = arguments.map_err(bad_request)?;
     if form.from.is_empty() && form.to.is_empty() {
-        return Ok(diagnosis::page(&form, None));
+        return Ok(diagnosis::page(&form, None, None));
     }
-    if form.probe.is_some() {
-        local?;
-        refuse_foreign_site(&headers)?;
-    }
+    // A link that was sent to somebody gives the rest of the answer.
+    let not_probed = if form.probe.is_some() {
+        local
+            .and_then(|FromLoopback| refuse_foreign_site(&headers))
+            .err()
+    } else {
+        None
+    };
     match form.flow(&api).await {
         Ok(flow) => {
-            let answer = diagnose_flow(&api, flow, form.probe.is_some()).await?;
-            Ok(diagnosis::page(&form, Some(&Ok(answer))))
+            let probes = form.probe.is_some() && not_probed.is_none();
+            let answer = diagnose_flow(&api, flow, probes).await?;
+            Ok(diagnosis::page(
+                &form,
+                Some(&Ok(answer)),
+                not_probed.as_ref(),
+            ))
         }
         Err(problem) => {
-            Ok(diagnosis::page(&form, Some(&Err(problem))).with_status(StatusCode::BAD_REQUEST))
+            Ok(diagnosis::page(&form, Some(&Err(problem)), None)
+                .with_status(StatusCode::BAD_REQUEST))
         }
     }
 }

@@ -40,6 +40,10 @@ pub(super) struct Overview {
     pub(super) warnings: Vec<Warning>,
     /// The events of the timeline, oldest first.
     pub(super) history: Vec<Record>,
+    /// How many hours they are of.
+    pub(super) hours: u32,
+    /// Since when events are remembered.
+    pub(super) remembered: Timestamp,
     pub(super) now: Timestamp,
 }
 
@@ -167,14 +171,19 @@ impl Overview {
 
     fn attempts_of_hour(&self) -> Markup {
         let hour = sum(&self.attempts.all);
-        let query = ListQuery {
-            sort: services::Sort::Refused,
-            ..ListQuery::default()
+        let by = |sort| {
+            let query = ListQuery {
+                sort,
+                ..ListQuery::default()
+            };
+            query.path()
         };
         html! {
             @if self.attempts.read.is_err() { "not counted" } @else {
-                (hour.served) " served, "
-                @if hour.refused == 0 { "0 refused" } @else { a.warn href={ (query.path()) "#services" } { (hour.refused) " refused" } }
+                (hour.served) " served"
+                @if hour.silent > 0 { " (" a.warn href={ (by(services::Sort::Silent)) "#services" } { (hour.silent) " left unanswered" } ")" }
+                ", "
+                @if hour.refused == 0 { "0 refused" } @else { a.warn href={ (by(services::Sort::Refused)) "#services" } { (hour.refused) " refused" } }
                 " in the last hour"
             }
         }
@@ -185,8 +194,8 @@ impl Overview {
         latencies.sort_by(f64::total_cmp);
         html! {
             @match (latencies.get(latencies.len() / 2), latencies.last()) {
-                (Some(median), Some(worst)) => { "median " (milliseconds(*median)) ", worst " (milliseconds(*worst)) }
-                _ => { "no change in this time" }
+                (Some(median), Some(worst)) => { "median " (milliseconds(*median)) ", worst " (milliseconds(*worst)) " in " (period(self.hours)) }
+                _ => { "no change in " (period(self.hours)) }
             }
         }
     }
@@ -213,25 +222,24 @@ impl Overview {
     }
 
     fn timeline(&self, query: &ListQuery) -> Markup {
-        let hours = query.hours.unwrap_or(HOURS[0]);
-        let name = |hours: u32| match hours {
-            24 => "1 day".to_owned(),
-            168 => "1 week".to_owned(),
-            hours => counted(hours as usize, "hour"),
-        };
+        let mut choices = HOURS.to_vec();
+        if !choices.contains(&self.hours) {
+            choices.push(self.hours);
+            choices.sort_unstable();
+        }
         html! {
             section #timeline data-live {
                 h2 { "From a change to the kernel, and events" }
-                (timeline(&self.history, hours, self.now))
+                (timeline(&self.history, self.hours, self.remembered, self.now))
                 p.legend {
                     span { span.key {} "slowest change" }
                     span { span.key.trouble {} "trouble" }
                     span { span.key.other {} "other event" }
                 }
                 p.pager {
-                    @for choice in HOURS {
+                    @for choice in choices {
                         @let path = ListQuery { hours: Some(choice), ..query.clone() };
-                        @if choice == hours { b { (name(choice)) } } @else { a href={ (path.path()) "#timeline" } { (name(choice)) } }
+                        @if choice == self.hours { b aria-current="true" { (period(choice)) } } @else { a href={ (path.path()) "#timeline" } { (period(choice)) } }
                     }
                 }
             }
@@ -302,6 +310,15 @@ impl Overview {
                 }
             }
         }
+    }
+}
+
+/// A number of hours in words.
+fn period(hours: u32) -> String {
+    match hours {
+        24 => "1 day".to_owned(),
+        168 => "1 week".to_owned(),
+        hours => counted(hours as usize, "hour"),
     }
 }
 

@@ -11,7 +11,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{
     super::attempt_history::{Attempts, MINUTES, Minutes, sum},
-    layout::{local, service_link},
+    layout::{local, service_link, time},
 };
 
 /// The parts into which the time of a timeline is divided: as many as lines can be told apart on a phone.
@@ -20,8 +20,9 @@ const PARTS: usize = 160;
 const HEIGHT: f64 = 100.0;
 const LOWEST_EXPONENT: f64 = -2.0;
 const HIGHEST_EXPONENT: f64 = 4.0;
-/// The hours that can be chosen.
+/// The hours that are offered, and the most that are drawn.
 pub(super) const HOURS: [u32; 4] = [1, 6, 24, 168];
+pub(super) const MAX_HOURS: u32 = 168;
 
 /// The events of a part of the time.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -71,17 +72,22 @@ pub(super) fn latency(record: &Record) -> Option<f64> {
     sent.reduce(f64::max)
 }
 
+/// The part of the time from `start` to `end` to which a moment belongs; none if it is before.
+fn part_of(at: Timestamp, start: Timestamp, end: Timestamp) -> Option<usize> {
+    let span = end.duration_since(start).as_millis().max(1);
+    let passed = at.duration_since(start).as_millis();
+    let number = passed.saturating_mul(PARTS as i128) / span;
+    let number = usize::try_from(number).ok().filter(|_| passed >= 0)?;
+    Some(number.min(PARTS - 1))
+}
+
 /// Divides the time from `start` to `end` among the records.
 fn parts(records: &[Record], start: Timestamp, end: Timestamp) -> Vec<Part> {
     let mut parts = vec![Part::default(); PARTS];
-    let span = end.duration_since(start).as_millis().max(1);
     for record in records {
-        let at = record.start.duration_since(start).as_millis();
-        if at < 0 {
+        let Some(number) = part_of(record.start, start, end) else {
             continue;
-        }
-        let number = at.saturating_mul(PARTS as i128) / span;
-        let number = usize::try_from(number).unwrap_or(0).min(PARTS - 1);
+        };
         let part = &mut parts[number];
         if record.kind == "change" {
             part.changes += 1;
@@ -108,13 +114,19 @@ fn height(latency_ms: f64) -> f64 {
     HEIGHT * (HIGHEST_EXPONENT - exponent) / (HIGHEST_EXPONENT - LOWEST_EXPONENT)
 }
 
-/// Latencies and events from `hours` ago until now.
-pub(super) fn timeline(records: &[Record], hours: u32, now: Timestamp) -> Markup {
+/// Latencies and events from `hours` ago until now. Of the time before `remembered` nothing is known.
+pub(super) fn timeline(
+    records: &[Record],
+    hours: u32,
+    remembered: Timestamp,
+    now: Timestamp,
+) -> Markup {
     let start = now
         .checked_sub(SignedDuration::from_hours(i64::from(hours)))
         .unwrap_or(now);
     let parts = parts(records, start, now);
-    let (mut latencies, mut marks) = (String::new(), String::new());
+    let unknown = part_of(remembered, start, now).unwrap_or(0);
+    let (mut latencies, mut marks) = (unknown_part(unknown), unknown_part(unknown));
     for (number, part) in parts.iter().enumerate() {
         if let Some((slowest, event)) = part.slowest {
             let title = format!(
@@ -150,64 +162,106 @@ pub(super) fn timeline(records: &[Record], hours: u32, now: Timestamp) -> Markup
         .checked_sub(SignedDuration::from_mins(i64::from(hours) * 30))
         .unwrap_or(now);
     let format = if hours > 24 { "%m-%d %H:%M" } else { "%H:%M" };
+    let changes: usize = parts.iter().map(|part| part.changes).sum();
+    let others: usize = parts.iter().map(|part| part.others.len()).sum();
+    let label = format!(
+        "Time from a change to the kernel, and events: {}, {}",
+        counted(changes, "change"),
+        counted(others, "other event")
+    );
     html! {
-        figure.chart {
+        figure.chart role="group" aria-label=(label) {
             div.scale aria-hidden="true" { span { "10 s" } span { "1 s" } span { "100 ms" } span { "10 ms" } span { "1 ms" } span { "0.1 ms" } span { "10 µs" } }
-            (drawing("", PARTS, "Time from a change to the kernel", &[16.7, 33.3, 50.0, 66.7, 83.3], &latencies))
-            div.lane { "events" }
-            (drawing("marks", PARTS, "Other events", &[], &marks))
-            div.axis { @for at in [start, middle, now] { span { (local(at, format)) } } }
+            (drawing("", PARTS, &[16.7, 33.3, 50.0, 66.7, 83.3], &latencies))
+            div.lane aria-hidden="true" { "events" }
+            (drawing("marks", PARTS, &[], &marks))
+            div.axis aria-hidden="true" { @for at in [start, middle, now] { span { (local(at, format)) } } }
         }
+        @if unknown > 0 { p.hint { "Remembered since " (time(remembered)) ". Of the time before nothing is known." } }
     }
 }
 
-/// Served and refused attempts by minute, the newest on the right.
-pub(super) fn attempts(minutes: &Minutes) -> Markup {
+/// Attempts by minute, the newest on the right; of the first minutes nothing is known if only the last ones were counted.
+pub(super) fn attempts(minutes: &Minutes, known: usize) -> Markup {
     let count = |it: &Attempts| it.served.saturating_add(it.refused);
     let most = minutes.iter().map(count).max().unwrap_or(0).max(1);
-    let mut svg = String::new();
+    let unknown = MINUTES.saturating_sub(known);
+    let mut svg = unknown_part(unknown);
     for (number, minute) in minutes.iter().enumerate() {
-        let bottom = |count: u64| HEIGHT - HEIGHT * as_number(count) / as_number(most);
-        let (served, both) = (bottom(minute.served), bottom(count(minute)));
+        let bottom = |count: u64| HEIGHT - HEIGHT * as_number(count.min(most)) / as_number(most);
+        // Connections are found to be silent later than they were served.
+        let answered = minute.served.saturating_sub(minute.silent);
         let title = format!(
-            "{}: {} served, {} refused",
+            "{}: {} served, {} of them silent, {} refused",
             match MINUTES - 1 - number {
                 0 => "this minute".to_owned(),
                 ago => format!("{} ago", counted(ago, "minute")),
             },
             minute.served,
+            minute.silent,
             minute.refused
         );
-        for (class, part, count) in [
-            ("", (served, HEIGHT), minute.served),
-            ("refused", (both, served), minute.refused),
+        let mut below = 0;
+        for (class, count) in [
+            ("", answered),
+            ("silent", minute.silent),
+            ("refused", minute.refused),
         ] {
             if count > 0 {
-                path(&mut svg, class, number, part, &title);
+                let ends = (bottom(below + count), bottom(below));
+                path(&mut svg, class, number, ends, &title);
             }
+            below += count;
         }
     }
-    let Attempts { served, refused } = sum(minutes);
+    let all = sum(minutes);
+    let period = if unknown == 0 {
+        "in the last hour".to_owned()
+    } else {
+        format!(
+            "in the last {}; before, nothing was counted",
+            counted(known, "minute")
+        )
+    };
+    let Attempts {
+        served,
+        silent,
+        refused,
+    } = all;
+    let label = format!(
+        "Attempts to connect by minute: {served} served, {silent} of them silent, {refused} refused {period}"
+    );
     html! {
         p.legend {
             span { span.key {} (served) " served" }
+            span { span.key.silent {} (silent) " of them silent" }
             span { span.key.refused {} (refused) " refused" }
-            span.dim { "in the last hour" }
+            span.dim { (period) }
         }
-        figure.chart.small {
+        figure.chart.small role="group" aria-label=(label) {
             div.scale aria-hidden="true" { span { (most) } span { "0" } }
-            (drawing("", MINUTES, "Attempts to connect by minute", &[], &svg))
-            div.axis { span { "1 hour ago" } span { "now" } }
+            (drawing("", MINUTES, &[], &svg))
+            div.axis aria-hidden="true" { span { "1 hour ago" } span { "now" } }
         }
     }
 }
 
-/// A stretched drawing with its frame, and lines at these heights.
-fn drawing(class: &str, width: usize, label: &str, lines: &[f64], content: &str) -> Markup {
+/// The first part of a drawing, about which nothing is known.
+fn unknown_part(width: usize) -> String {
+    if width == 0 {
+        return String::new();
+    }
+    format!(
+        "<rect class=\"unknown\" width=\"{width}\" height=\"{HEIGHT}\"><title>not remembered</title></rect>"
+    )
+}
+
+/// A stretched drawing with its frame, and lines at these heights. The figure around it has a name, which says what matters.
+fn drawing(class: &str, width: usize, lines: &[f64], content: &str) -> Markup {
     html! {
-        svg class=(class) viewBox={ "0 0 " (width) " 100" } preserveAspectRatio="none" role="img" aria-label=(label) {
-            @for y in [0.0, HEIGHT].iter().chain(lines) { line x1="0" x2=(width) y1=(y) y2=(y) {} }
+        svg class=(class) viewBox={ "0 0 " (width) " 100" } preserveAspectRatio="none" aria-hidden="true" {
             (PreEscaped(content))
+            @for y in [0.0, HEIGHT].iter().chain(lines) { line x1="0" x2=(width) y1=(y) y2=(y) {} }
         }
     }
 }

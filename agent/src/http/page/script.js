@@ -61,7 +61,8 @@ function sayIsOld(reason) {
 // A page that nobody sees holds no connection: browsers have few for each host.
 let events = null;
 function follow() {
-  if (events || document.hidden) return;
+  // An answer to a question stays as it is: asking again could try backends again.
+  if (events || document.hidden || !document.querySelector("[data-live]")) return;
   events = new EventSource(document.querySelector("[data-events]")?.dataset.events ?? "/page/events");
   events.onopen = load;
   events.onmessage = load;

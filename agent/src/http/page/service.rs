@@ -1,14 +1,14 @@
 //! The page of a service: its addresses, attempts, backends, and what is said about it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
 use contiv_model::{
-    Backend, BackendState, ContivService, NotServed, ServiceId, ServicePort, TrafficPolicy,
-    UnservedService, processor::EndpointPlace,
+    Backend, BackendState, ContivService, NotServed, Protocol, ServiceId, ServicePort,
+    TrafficPolicy, UnservedService, processor::EndpointPlace,
 };
 use contiv_node::{FailingBackend, Quarantined, Record, Warning, plural::counted};
 use contiv_renderer::packet_path::{BackendFlows, NodeInspector, PathError};
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::{
-    super::attempt_history::{AttemptHistory, MINUTES},
+    super::attempt_history::{AttemptHistory, MAX_SERVICES},
     diagnosis::{FlowForm, form},
     flows::flows_path,
     layout::{Page, Tone, facts, in_url, joined, table, time, toned},
@@ -51,23 +51,44 @@ pub(super) struct ServiceView {
     pub(super) failing: Vec<FailingBackend>,
     pub(super) quarantine: Vec<Quarantined>,
     pub(super) warnings: Vec<Warning>,
+    /// There are more quarantined objects and warnings than were searched for these.
+    pub(super) is_search_cut: bool,
     /// Its events, newest first.
     pub(super) history: Vec<Record>,
     pub(super) now: Timestamp,
 }
 
-/// The entries that are about a service, or by their name about one of its endpoint slices.
-pub(super) fn is_about(object: Option<&str>, id: &ServiceId) -> bool {
-    let named = object.and_then(|object| object.split_once(' '));
-    let Some((kind, (namespace, name))) =
-        named.and_then(|(kind, of)| Some((kind, of.split_once('/')?)))
-    else {
-        return false;
-    };
-    let is_slice = || kind.eq_ignore_ascii_case("endpointslice");
-    let rest = name.strip_prefix(&*id.name);
-    *namespace == *id.namespace
-        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-') && is_slice())
+/// What an object of the quarantine or of a warning has to do with a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// It is the service, or the object of another kind with its name.
+    Named,
+    /// It is an endpoint slice, whose generated name may come from the service. What it says itself may not be readable.
+    PerhapsSlice,
+}
+
+/// The letters and the length of what Kubernetes adds to a name to generate another one.
+const GENERATED_LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
+const GENERATED_LENGTH: usize = 5;
+
+impl Relation {
+    /// That of an object, which is given as `KIND NAMESPACE/NAME`; none if it has nothing to do with the service.
+    pub(super) fn of(object: Option<&str>, id: &ServiceId) -> Option<Self> {
+        let (kind, named) = object?.split_once(' ')?;
+        let (namespace, name) = named.split_once('/')?;
+        let rest = name
+            .strip_prefix(&*id.name)
+            .filter(|_| *namespace == *id.namespace)?;
+        if rest.is_empty() {
+            return Some(Self::Named);
+        }
+        let generated = rest.strip_prefix('-')?;
+        let is_generated = generated.len() == GENERATED_LENGTH
+            && generated
+                .chars()
+                .all(|letter| GENERATED_LETTERS.contains(letter));
+        (is_generated && kind.eq_ignore_ascii_case("endpointslice")).then_some(Self::PerhapsSlice)
+    }
 }
 
 /// Counts the connections of conntrack to each port of a service by backend. May block.
@@ -102,6 +123,7 @@ pub(super) fn read_flows(service: &ContivService) -> Result<PortFlows, String> {
             for (backend, counted) in inspector.flows_by_backend(port.protocol, destination)? {
                 let of_backend = flows.entry(backend).or_default();
                 of_backend.open += counted.open;
+                of_backend.ended += counted.ended;
                 of_backend.unanswered += counted.unanswered;
             }
         }
@@ -113,8 +135,26 @@ pub(super) fn read_flows(service: &ContivService) -> Result<PortFlows, String> {
 
 impl ServiceView {
     /// True if nothing is known of such a service.
-    pub(super) const fn is_unknown(&self) -> bool {
-        self.service.is_none() && self.unserved.is_none() && self.quarantine.is_empty()
+    pub(super) fn is_unknown(&self) -> bool {
+        let named = format!("service {}", self.id);
+        let is_it = |entry: &Quarantined| entry.object.as_ref() == Some(&named);
+        self.service.is_none() && self.unserved.is_none() && !self.quarantine.iter().any(is_it)
+    }
+
+    /// What is wrong with the service, as in the list, and that no attempt of now is answered.
+    fn problems(&self, service: &ContivService) -> Vec<String> {
+        let mut found = problems(service, &self.attempts);
+        let flows = self.flows.iter().flatten();
+        for (port, flows) in service.ports.iter().zip(flows) {
+            let answered: usize = flows.values().map(|it| it.open + it.ended).sum();
+            let unanswered: usize = flows.values().map(|it| it.unanswered).sum();
+            // One way may be all that a client of UDP wants.
+            if unanswered > 0 && answered == 0 && port.protocol != Protocol::Udp {
+                let (number, protocol) = (port.port, port.protocol);
+                found.push(format!("{number}/{protocol}: no backend answers any of the last connections ({unanswered})"));
+            }
+        }
+        found
     }
 
     pub(super) fn render(&self) -> Page {
@@ -142,10 +182,7 @@ impl ServiceView {
     }
 
     fn head(&self) -> Markup {
-        let found = self
-            .service
-            .as_ref()
-            .map(|service| problems(service, &self.attempts));
+        let found = self.service.as_ref().map(|service| self.problems(service));
         let (word, tone) = match &found {
             Some(problems) if problems.is_empty() => ("served", Tone::Good),
             Some(_) => ("served, with problems", Tone::Warning),
@@ -153,6 +190,9 @@ impl ServiceView {
         };
         let why = match (&self.unserved, self.is_unknown()) {
             (Some(unserved), _) => Some(unserved.not_served.to_string()),
+            (None, true) if self.is_search_cut => Some(
+                "it is not served; whether it is stored is not known: not all of the quarantine was searched".to_owned(),
+            ),
             (None, true) => Some("no such service is stored".to_owned()),
             (None, false) if found.is_none() => {
                 Some("it cannot be used as it is stored: see below".to_owned())
@@ -174,8 +214,11 @@ impl ServiceView {
     }
 
     fn attempts(&self) -> Markup {
-        let total = self.attempts.totals.get(&self.id);
-        let reasons = total.into_iter().flat_map(|total| &total.refused_by);
+        let total = self
+            .service
+            .as_ref()
+            .map(|service| self.attempts.totals(service));
+        let reasons = total.iter().flat_map(|total| &total.refused_by);
         let reasons: Vec<String> = reasons
             .map(|(reason, count)| format!("{count} {}", reason.name()))
             .collect();
@@ -198,19 +241,25 @@ impl ServiceView {
                 html! { (clients) },
             ]
         };
-        let none = [super::super::attempt_history::Attempts::default(); MINUTES];
         html! {
             section #attempts data-live {
                 h2 { "Attempts to connect" }
-                @if self.attempts.read.is_ok() { (attempts(self.attempts.of(&self.id).unwrap_or(&none))) }
-                p.hint {
-                    @if let Some(total) = total {
-                        (total.attempts.served) " served, " (total.attempts.refused) " refused"
-                        @if !reasons.is_empty() { " (" (reasons.join(", ")) ")" }
-                        ". "
+                @match self.attempts.of(&self.id) {
+                    Some(minutes) => (attempts(minutes, self.attempts.minutes_known())),
+                    None if self.attempts.read.is_ok() => {
+                        p.warn { "Not kept by minute: more than " (MAX_SERVICES) " services had attempts in the last hour." }
                     }
-                    (counting(&self.attempts)) " " a href=(flows_path(&self.id)) { "Recent connections" }
+                    None => {}
                 }
+                p.hint { (counting(&self.attempts)) " Served: sent to a backend. Silent: no answer came for 20 seconds or more; not of UDP." }
+                @if let Some(total) = total.filter(|_| self.attempts.read.is_ok()) {
+                    p.hint {
+                        "Since the kernel counts: " (total.connections) " served, " (total.refused) " refused"
+                        @if !reasons.is_empty() { " (" (reasons.join(", ")) ")" }
+                        ". A frontend starts again when the number of its backends changes."
+                    }
+                }
+                p { a href=(flows_path(&self.id)) { "Recent connections" } }
                 @if !self.refused.is_empty() {
                     h3 { "Refused" }
                     (table(
@@ -253,12 +302,24 @@ impl ServiceView {
             TrafficPolicy::Cluster => port.cluster_backends(),
             TrafficPolicy::Local => port.local_backends(),
         };
-        let is_alike =
-            |one: &Backend, other: &Backend| one.address.is_ipv4() == other.address.is_ipv4();
         let flows_of = |backend: &Backend| {
             let known = flows.and_then(|flows| flows.get(&backend.endpoint()));
             known.copied().unwrap_or_default()
         };
+        let chosen_endpoints: BTreeSet<SocketAddr> =
+            chosen.iter().map(|backend| backend.endpoint()).collect();
+        // The weights and the open connections of all backends of a family.
+        let sums_of = |is_ipv4: bool| {
+            let is_of_it = |backend: &&Backend| backend.address.is_ipv4() == is_ipv4;
+            let weights = chosen.iter().copied().filter(is_of_it);
+            let open = port.backends.iter().filter(is_of_it);
+            (
+                weights.map(|it| u64::from(it.weight)).sum::<u64>(),
+                open.map(|it| flows_of(it).open).sum::<usize>(),
+            )
+        };
+        let (of_v4, of_v6) = (sums_of(true), sums_of(false));
+        let sums = |is_ipv4: bool| if is_ipv4 { of_v4 } else { of_v6 };
         let mut backends: Vec<&Backend> = port.backends.iter().collect();
         let place = |backend: &Backend| self.places.get(&backend.address);
         backends.sort_by_key(|backend| {
@@ -270,18 +331,12 @@ impl ServiceView {
             )
         });
         let row = |backend: &&Backend| {
-            let among = chosen.iter().filter(|other| is_alike(backend, other));
-            let weights: u64 = among.map(|other| u64::from(other.weight)).sum();
-            let weight = if chosen.contains(backend) {
+            let (weights, all) = sums(backend.address.is_ipv4());
+            let weight = if chosen_endpoints.contains(&backend.endpoint()) {
                 u64::from(backend.weight)
             } else {
                 0
             };
-            let alike = port
-                .backends
-                .iter()
-                .filter(|other| is_alike(backend, other));
-            let all: usize = alike.map(|other| flows_of(other).open).sum();
             let of_backend = flows_of(backend);
             let place = place(backend);
             vec![
@@ -348,9 +403,14 @@ impl ServiceView {
 
     /// What is stored of it and cannot be used, or has no effect.
     fn notes(&self) -> Markup {
+        let is_perhaps =
+            |object: Option<&str>| Relation::of(object, &self.id) == Some(Relation::PerhapsSlice);
         let quarantined = |entry: &Quarantined| {
             vec![
-                html! { (entry.object.as_ref().unwrap_or(&entry.source)) },
+                html! {
+                    @if is_perhaps(entry.object.as_deref()) { "perhaps of it: " }
+                    (entry.object.as_ref().unwrap_or(&entry.source))
+                },
                 toned(Tone::Warning, &reason(entry.field.as_ref(), &entry.reason)),
                 html! { (entry.source) },
                 time(entry.since),
@@ -366,6 +426,7 @@ impl ServiceView {
             section #warnings data-live {
                 h2 { "Quarantine and warnings" }
                 @if rows.is_empty() { p { "None about it." } } @else { (table(&WARNING_TITLES, &rows)) }
+                @if self.is_search_cut { p.warn { "There are too many of all objects: not all of them were searched." } }
             }
         }
     }

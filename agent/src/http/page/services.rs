@@ -1,6 +1,6 @@
 //! The list of services: searched, filtered, sorted, and a page of it. All of that is in the address, so that it can be kept and sent.
 
-use std::{borrow::Cow, cmp::Reverse, fmt::Write, sync::Arc};
+use std::{cmp::Reverse, fmt::Write, sync::Arc};
 
 use contiv_model::{BackendState, ContivService, NotServed, ServiceId, UnservedService};
 use contiv_node::plural::counted;
@@ -8,8 +8,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    super::attempt_history::{AttemptHistory, Attempts, sum},
+    super::attempt_history::{AttemptHistory, Attempts, MAX_SERVICES, MINUTES},
     layout::{Tone, in_url, joined, service_link, table_with_heads, toned},
+    plot::{HOURS, MAX_HOURS},
 };
 
 /// How many services a page shows.
@@ -18,10 +19,11 @@ const PAGE_SIZE: usize = 100;
 const SHOWN_ITEMS: usize = 3;
 /// How many namespaces are suggested.
 const SUGGESTED_NAMESPACES: usize = 200;
-const TITLES: [&str; 7] = [
+const TITLES: [&str; 8] = [
     "service",
     "backends",
     "served",
+    "silent",
     "refused",
     "addresses",
     "ports",
@@ -62,8 +64,9 @@ pub(super) enum Sort {
     Name,
     /// The fewest first.
     Backends,
-    /// The most first, as of the kernel's counters.
+    /// The most in the last hour first.
     Served,
+    Silent,
     Refused,
 }
 
@@ -81,12 +84,18 @@ impl Sort {
             Self::Name => "name",
             Self::Backends => "backends",
             Self::Served => "served",
+            Self::Silent => "silent",
             Self::Refused => "refused",
         }
     }
 }
 
 impl ListQuery {
+    /// How many hours the timeline shows.
+    pub(super) fn hours(&self) -> u32 {
+        self.hours.unwrap_or(HOURS[0]).clamp(1, MAX_HOURS)
+    }
+
     /// The address of the list with this query.
     pub(super) fn path(&self) -> String {
         let show = Show::ALL.into_iter().find(|(show, ..)| *show == self.show);
@@ -172,11 +181,11 @@ pub(super) fn problems(service: &ContivService, attempts: &AttemptHistory) -> Ve
         0 => {}
         count => problems.push(format!("{} not answering", counted(count, "backend"))),
     }
-    let refused = attempts
-        .of(&service.id)
-        .map_or(0, |minutes| sum(minutes).refused);
-    if refused > 0 {
-        problems.push(format!("{refused} refused in the last hour"));
+    let hour = attempts.hour(&service.id).unwrap_or_default();
+    for (count, outcome) in [(hour.silent, "left unanswered"), (hour.refused, "refused")] {
+        if count > 0 {
+            problems.push(format!("{count} {outcome} in the last hour"));
+        }
     }
     problems
 }
@@ -229,14 +238,15 @@ fn select<'a>(
         })
         .filter(|listed| matches(*listed))
         .collect();
-    let totals = |listed: &Listed<'_>| total(attempts, listed.id());
+    let hour = |listed: &Listed<'_>| attempts.hour(listed.id()).unwrap_or_default();
     // Services come in the order of names; sorts are stable, so it decides where nothing else does.
     found.sort_by(|one, other| one.id().cmp(other.id()));
     match query.sort {
         Sort::Name => {}
         Sort::Backends => found.sort_by_cached_key(|listed| listed.backends()),
-        Sort::Served => found.sort_by_cached_key(|listed| Reverse(totals(listed).served)),
-        Sort::Refused => found.sort_by_cached_key(|listed| Reverse(totals(listed).refused)),
+        Sort::Served => found.sort_by_cached_key(|listed| Reverse(hour(listed).served)),
+        Sort::Silent => found.sort_by_cached_key(|listed| Reverse(hour(listed).silent)),
+        Sort::Refused => found.sort_by_cached_key(|listed| Reverse(hour(listed).refused)),
     }
     let count = found.len();
     let pages = count.div_ceil(PAGE_SIZE).max(1);
@@ -252,13 +262,6 @@ fn select<'a>(
         page,
         pages,
     }
-}
-
-fn total(attempts: &AttemptHistory, id: &ServiceId) -> Attempts {
-    attempts
-        .totals
-        .get(id)
-        .map_or_else(Attempts::default, |total| total.attempts)
 }
 
 /// The section with the list.
@@ -297,13 +300,32 @@ pub(super) fn section(
 
 /// What the numbers of attempts are.
 pub(super) fn counting(attempts: &AttemptHistory) -> String {
-    match &attempts.read {
-        Ok(at) => format!(
-            "Attempts to connect since the kernel counts them, as of {}.",
-            super::layout::local(*at, "%T")
-        ),
-        Err(reason) => format!("Attempts to connect are not known: {reason}."),
+    let at = match &attempts.read {
+        Ok(at) => super::layout::local(*at, "%T"),
+        Err(reason) => return format!("Attempts to connect are not known: {reason}."),
+    };
+    let minutes = attempts.minutes_known();
+    let mut text = if minutes < MINUTES {
+        format!(
+            "Attempts to connect of the last {}",
+            counted(minutes, "minute")
+        )
+    } else {
+        "Attempts to connect of the last hour".to_owned()
+    };
+    // Writing to a `String` cannot fail.
+    let _ = write!(text, ", as of {at}");
+    if attempts.leaves_services_out() {
+        let _ = write!(
+            text,
+            "; of {MAX_SERVICES} services, those of others are not kept by minute"
+        );
     }
+    text.push('.');
+    if let Err(reason) = &attempts.silence {
+        let _ = write!(text, " Silent ones are not known: {reason}.");
+    }
+    text
 }
 
 fn form(services: &[Arc<ContivService>], query: &ListQuery) -> Markup {
@@ -339,6 +361,7 @@ fn head(title: &str, query: &ListQuery) -> Markup {
         "service" => (Sort::Name, "ascending"),
         "backends" => (Sort::Backends, "ascending"),
         "served" => (Sort::Served, "descending"),
+        "silent" => (Sort::Silent, "descending"),
         "refused" => (Sort::Refused, "descending"),
         _ => return html! { th scope="col" { (title) } },
     };
@@ -357,15 +380,11 @@ fn head(title: &str, query: &ListQuery) -> Markup {
 
 fn row(listed: Listed<'_>, attempts: &AttemptHistory) -> Vec<Markup> {
     let id = listed.id();
-    let counts = |count: u64| {
-        if attempts.read.is_ok() {
-            Cow::Owned(count.to_string())
-        } else {
-            Cow::Borrowed("?")
-        }
+    let hour = attempts.hour(id);
+    let count = |count: fn(Attempts) -> u64| {
+        hour.map_or_else(|| "?".to_owned(), |it| count(it).to_string())
     };
-    let total = total(attempts, id);
-    let refused = toned(Tone::warning_if(total.refused), &counts(total.refused));
+    let of_hour = hour.unwrap_or_default();
     match listed {
         Listed::Served(service) => {
             let ports = service.ports.iter().map(|port| match port.node_port {
@@ -380,8 +399,9 @@ fn row(listed: Listed<'_>, attempts: &AttemptHistory) -> Vec<Markup> {
             vec![
                 service_link(id),
                 backends,
-                html! { (counts(total.served)) },
-                refused,
+                html! { (count(|it| it.served)) },
+                toned(Tone::warning_if(of_hour.silent), &count(|it| it.silent)),
+                toned(Tone::warning_if(of_hour.refused), &count(|it| it.refused)),
                 html! { (joined(service.addresses(), SHOWN_ITEMS)) },
                 html! { (joined(ports, SHOWN_ITEMS)) },
                 html! { @if !problems.is_empty() { (toned(Tone::Warning, &problems)) } },
@@ -396,6 +416,7 @@ fn row(listed: Listed<'_>, attempts: &AttemptHistory) -> Vec<Markup> {
             let note = format!("not served: {}", service.not_served.summary());
             vec![
                 service_link(id),
+                html! {},
                 html! {},
                 html! {},
                 html! {},

@@ -106,12 +106,12 @@ fn markup_in_stored_names_is_escaped() {
 proptest! {
     /// The pages of a list have each service once, in the order of the list; and the address of a query selects the same.
     #[test]
-    fn pages_divide_the_list(count in 0_usize..450, sort in 0..4_usize, words in "[ -~]{0,3}") {
+    fn pages_divide_the_list(count in 0_usize..450, sort in 0..5_usize, words in "[ -~]{0,3}") {
         let services: Vec<_> = (0..count)
             .map(|number| service("shop", &format!("s{number:03}"), 1, u8::try_from(number % 3).unwrap()))
             .collect();
         let attempts = AttemptHistory::example();
-        let sort = [Sort::Name, Sort::Backends, Sort::Served, Sort::Refused][sort];
+        let sort = [Sort::Name, Sort::Backends, Sort::Served, Sort::Silent, Sort::Refused][sort];
         let mut query = ListQuery { sort, ..ListQuery::default() };
         let mut listed = Vec::new();
         let pages = select(&services, &[], &attempts, &query).pages;
