@@ -78,7 +78,7 @@ impl Attempts {
 /// Attempts by minute, the newest last.
 pub(super) type Minutes = [Attempts; MINUTES];
 
-const NO_ATTEMPTS: &Minutes = &[Attempts::NONE; MINUTES];
+static NO_ATTEMPTS: Minutes = [Attempts::NONE; MINUTES];
 
 /// The sum of all minutes.
 pub(super) fn sum(minutes: &Minutes) -> Attempts {
@@ -106,6 +106,8 @@ pub(super) struct AttemptHistory {
     pub(super) all: Box<Minutes>,
     /// Those of the services for which there was no room.
     others: Box<Minutes>,
+    /// There were such services in the last hour.
+    pub(super) leaves_services_out: bool,
     /// When counting began, and the newest minute.
     times: Option<(Instant, Instant)>,
 }
@@ -118,36 +120,37 @@ impl AttemptHistory {
             tried: None,
             counts: Arc::default(),
             services: Arc::default(),
-            all: Box::new(*NO_ATTEMPTS),
-            others: Box::new(*NO_ATTEMPTS),
+            all: Box::new(NO_ATTEMPTS),
+            others: Box::new(NO_ATTEMPTS),
+            leaves_services_out: false,
             times: None,
         }
     }
 
     /// The attempts of a service by minute; none if they are not known.
     pub(super) fn of(&self, service: &ServiceId) -> Option<&Minutes> {
-        if self.read.is_err() {
-            return None;
-        }
-        match self.services.get(service) {
-            Some(minutes) => Some(minutes),
-            None => (!self.leaves_services_out()).then_some(NO_ATTEMPTS),
-        }
+        let known = self.services.get(service).map(|minutes| &**minutes);
+        known
+            .or((!self.leaves_services_out).then_some(&NO_ATTEMPTS))
+            .filter(|_| self.read.is_ok())
     }
 
     /// The attempts of a service in the last hour; none if they are not known.
     pub(super) fn hour(&self, service: &ServiceId) -> Option<Attempts> {
+        // Most of very many services have none.
+        let sum = |minutes: &Minutes| {
+            if std::ptr::eq(minutes, &NO_ATTEMPTS) {
+                Attempts::NONE
+            } else {
+                sum(minutes)
+            }
+        };
         self.of(service).map(sum)
     }
 
     /// The attempts of a service since the kernel counts them.
     pub(super) fn totals(&self, service: &ContivService) -> ServiceConnections {
         ServiceConnections::of(service, &self.counts)
-    }
-
-    /// True if there were more services with attempts than are remembered.
-    pub(super) fn leaves_services_out(&self) -> bool {
-        sum(&self.others) != Attempts::NONE
     }
 
     /// How many minutes were counted, the newest one included.
@@ -185,6 +188,7 @@ impl AttemptHistory {
                 }
             }
         }
+        self.leaves_services_out = sum(&self.others) != Attempts::NONE;
         self.counts = Arc::clone(counts);
         self.read = Ok(*at);
     }
@@ -195,7 +199,7 @@ impl AttemptHistory {
         if let Some(minutes) = services.get_mut(service) {
             minutes[MINUTES - 1].add(new);
         } else if services.len() < MAX_SERVICES {
-            let mut minutes = Box::new(*NO_ATTEMPTS);
+            let mut minutes = Box::new(NO_ATTEMPTS);
             minutes[MINUTES - 1] = new;
             services.insert(service.clone(), minutes);
         } else {
@@ -534,7 +538,7 @@ mod tests {
     fn differences_are_counted_by_minute_for_an_hour() {
         let mut history = AttemptHistory::new("");
         let start = Instant::now();
-        let mut add = |history: &mut AttemptHistory, reading: Reading, minute: u32| {
+        let add = |history: &mut AttemptHistory, reading: Reading, minute: u32| {
             history.add(&reading, &[], start + MINUTE * minute);
         };
         let web = |served, refused| reading(&[("web", 1, served)], &[("web", 1, refused)]);

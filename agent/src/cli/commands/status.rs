@@ -111,3 +111,6 @@ fn node_state(agent: &AgentArgument) -> NodeState {
         answer,
     }
 }
+
+#[cfg(test)]
+mod tests;

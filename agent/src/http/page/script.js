@@ -4,23 +4,30 @@
 
 const live = document.getElementById("live");
 let loadedAt = new Date();
+const LOAD_PAUSE_FACTOR = 20;
 let loading = null;
+let isStale = false;
+let notBefore = 0;
+let later = null;
 
 // Says how current the page is; only what is new is read out.
 function say(text) {
   if (live.textContent !== text) live.textContent = text;
 }
 
-function isTyping(part) {
-  return part.contains(document.activeElement) && document.activeElement.matches("input, select");
+// Someone types in it, or has selected a part of it to copy.
+function isInUse(part) {
+  const selection = getSelection();
+  const isSelected = !selection.isCollapsed && selection.containsNode(part, true);
+  return isSelected || (part.contains(document.activeElement) && document.activeElement.matches("input, select"));
 }
 
-// Replaces each part by the one of the fetched page, except while someone types in it; all of them if there are others now.
+// Replaces each part by the one of the fetched page, except while it is in use; all of them if there are others now.
 function replaceParts(fetched) {
   const ids = (page) => [...page.querySelectorAll("[data-live]")].map((it) => it.id).join();
   const main = document.getElementById("main");
   const other = fetched.getElementById("main");
-  if (other && ids(document) !== ids(fetched) && !isTyping(main)) {
+  if (other && ids(document) !== ids(fetched) && !isInUse(main)) {
     main.replaceWith(other);
   } else {
     for (const part of document.querySelectorAll("[data-live]")) replacePart(part, fetched.getElementById(part.id));
@@ -29,7 +36,7 @@ function replaceParts(fetched) {
 }
 
 function replacePart(part, other) {
-  if (!other || isTyping(part)) return;
+  if (!other || isInUse(part)) return;
   const opened = new Set([...part.querySelectorAll("details[open][id]")].map((it) => it.id));
   for (const details of other.querySelectorAll("details[id]")) details.open = opened.has(details.id);
   if (part.outerHTML === other.outerHTML) return;
@@ -41,9 +48,12 @@ function replacePart(part, other) {
 // Every page is shown, also that a service is gone. Other answers leave what is there, which is said.
 async function load() {
   loading?.abort();
-  loading = new AbortController();
+  const own = new AbortController();
+  const start = performance.now();
+  loading = own;
+  isStale = false;
   try {
-    const response = await fetch(location.href, { signal: loading.signal });
+    const response = await fetch(location.href, { signal: own.signal });
     const text = await response.text();
     if (!response.headers.get("content-type")?.startsWith("text/html")) throw new Error(`answer ${response.status}`);
     replaceParts(new DOMParser().parseFromString(text, "text/html"));
@@ -52,6 +62,20 @@ async function load() {
   } catch (error) {
     if (error.name !== "AbortError") sayIsOld(error.message);
   }
+  if (loading !== own) return;
+  loading = null;
+  notBefore = performance.now() + LOAD_PAUSE_FACTOR * (performance.now() - start);
+  if (isStale) loadSoon();
+}
+
+// Changes are followed only as fast as an agent with very many services can bear, and one after the other.
+function loadSoon() {
+  isStale = true;
+  if (loading) return;
+  later ??= setTimeout(() => {
+    later = null;
+    load();
+  }, Math.max(0, notBefore - performance.now()));
 }
 
 function sayIsOld(reason) {
@@ -64,8 +88,8 @@ function follow() {
   // An answer to a question stays as it is: asking again could try backends again.
   if (events || document.hidden || !document.querySelector("[data-live]")) return;
   events = new EventSource(document.querySelector("[data-events]")?.dataset.events ?? "/page/events");
-  events.onopen = load;
-  events.onmessage = load;
+  events.onopen = loadSoon;
+  events.onmessage = loadSoon;
   events.onerror = () => {
     sayIsOld("not connected");
     if (events.readyState !== EventSource.CLOSED) return;

@@ -508,3 +508,29 @@ fn addresses(service: &ContivService) -> Markup {
     rows.push(("all of it", html! { a href=(json) { "JSON" } }));
     html! { section #addresses data-live { h2 { "Addresses and policies" } (facts(&rows)) } }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_with_generated_names_are_perhaps_of_the_service() {
+        let web = ServiceId::new("shop", "web");
+        for (object, relation) in [
+            ("service shop/web", Some(Relation::Named)),
+            ("endpoints shop/web", Some(Relation::Named)),
+            ("EndpointSlice shop/web-x7k2p", Some(Relation::PerhapsSlice)),
+            ("service shop/web-x7k2p", None),
+            ("service bank/web", None),
+            // Of the service `web-admin`, and of none that Kubernetes has named.
+            ("EndpointSlice shop/web-admin-x7k2p", None),
+            ("EndpointSlice shop/web-admin", None),
+            ("EndpointSlice shop/website", None),
+            ("EndpointSlice shop/we", None),
+            ("web", None),
+        ] {
+            assert_eq!(Relation::of(Some(object), &web), relation, "{object}");
+        }
+        assert_eq!(Relation::of(None, &web), None);
+    }
+}

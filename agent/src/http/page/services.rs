@@ -279,6 +279,7 @@ pub(super) fn section(
         section #services {
             h2 { "Services" }
             (form(services, query))
+            p #counting.hint data-live { (counting(attempts)) }
             div #list data-live {
                 @if all == 0 {
                     p { "There is none. Is there something in the store?" }
@@ -288,7 +289,6 @@ pub(super) fn section(
                     p.hint {
                         (counted(selected.count, "service"))
                         @if selected.count < all { " of " (all) }
-                        ". " (counting(attempts))
                     }
                     (table_with_heads(&TITLES, &heads, &rows))
                     (pager(&selected, query))
@@ -315,7 +315,7 @@ pub(super) fn counting(attempts: &AttemptHistory) -> String {
     };
     // Writing to a `String` cannot fail.
     let _ = write!(text, ", as of {at}");
-    if attempts.leaves_services_out() {
+    if attempts.leaves_services_out {
         let _ = write!(
             text,
             "; of {MAX_SERVICES} services, those of others are not kept by minute"

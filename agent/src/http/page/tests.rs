@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use axum::{
-    body::Body,
+    body::{Body, to_bytes},
     extract::ConnectInfo,
     http::{Request, StatusCode},
 };
@@ -217,6 +217,50 @@ async fn why_page_draws_the_steps_and_names_wrong_fields() {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{arguments}");
         let text = page.split("role=\"alert\">").nth(1).unwrap_or_default();
         assert!(text.contains(problem), "{arguments}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn link_that_asks_to_try_backends_gives_the_rest_of_the_answer() {
+    let harness = ready(vec![]).await;
+    let path = "/page/why?from=127.0.0.1&to=127.0.0.1&port=9&protocol=tcp&interface=lo&probe=true";
+    let ask = async |peer: &str, site: &str| {
+        let request = Request::get(path).header("sec-fetch-site", site);
+        let mut request = request.body(Body::empty()).unwrap();
+        let peer = ConnectInfo(Peer(peer.parse().unwrap()));
+        request.extensions_mut().insert(peer);
+        let response = router(harness.api()).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        String::from_utf8(body.to_vec()).unwrap()
+    };
+    let not_tried = "The backends were not tried.";
+    let button = "<button>try the backends once</button>";
+    let from_elsewhere = ask(LOOPBACK, "cross-site").await;
+    assert_has(
+        &from_elsewhere,
+        &[not_tried, button, "<section id=\"steps\">"],
+    );
+    let interface = "<input type=\"hidden\" name=\"interface\" value=\"lo\">";
+    assert_has(&from_elsewhere, &[interface, "<input name=\"interface\""]);
+    let remote = ask("192.0.2.1:4000", "same-origin").await;
+    assert_has(&remote, &[not_tried, "contiv why --probe"]);
+    assert!(!remote.contains(button), "{remote}");
+    let tried = ask(LOOPBACK, "same-origin").await;
+    assert!(!tried.contains(not_tried), "{tried}");
+}
+
+#[tokio::test]
+async fn timeline_accepts_any_hours_and_says_where_memory_begins() {
+    let harness = ready(vec![]).await;
+    for (path, words) in [
+        ("/", "<b aria-current=\"true\">1 hour</b>"),
+        ("/?hours=3", "<b aria-current=\"true\">3 hours</b>"),
+        ("/?hours=0", "<b aria-current=\"true\">1 hour</b>"),
+        ("/?hours=4294967295", "<b aria-current=\"true\">1 week</b>"),
+    ] {
+        let page = get(&harness, path).await;
+        assert_has(&page, &[words, "class=\"unknown\"", "Remembered since "]);
     }
 }
 
