@@ -143,9 +143,15 @@ async fn service_page(
         } else {
             Err("the renderer nftables does not run".to_owned())
         };
+        let service = core.service(&query);
+        let unserved = if service.is_none() {
+            core.unserved_services().find(|other| other.id == query)
+        } else {
+            None
+        };
         ServiceView {
-            service: core.service(&query),
-            unserved: core.unserved_services().find(|other| other.id == query),
+            service,
+            unserved,
             places: core.endpoint_places(&query),
             attempts,
             refused: Vec::new(),

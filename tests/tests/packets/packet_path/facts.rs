@@ -585,6 +585,20 @@ fn flows_are_those_of_conntrack() -> Result<()> {
             let state = (silent.tcp_state, silent.zone);
             assert_eq!(state, (Some(TcpState::SynSent), 0));
             assert!(silent.seconds_left.is_some_and(|seconds| seconds > 100));
+
+            // Of the unanswered ones only those of services are listed.
+            let backend_ip = backend.ip().to_string();
+            lab.node2
+                .exec(&["ip", "route", "replace", "blackhole", &backend_ip])?;
+            let wait = Duration::from_millis(100);
+            lab.client.ask_within(LabProtocol::Tcp, frontend, wait)?;
+            let unanswered = inspect(lab, NodeInspector::unanswered_flows)?;
+            let found: Vec<_> = unanswered
+                .iter()
+                .filter(|flow| flow.destination.is_ipv4() == frontend.is_ipv4())
+                .map(|flow| (flow.protocol, flow.client.ip(), flow.destination))
+                .collect();
+            assert_eq!(found, [(Protocol::Tcp, client, frontend)], "{unanswered:?}");
         }
         Ok(())
     })
@@ -759,6 +773,17 @@ fn facts_are_read_quickly_with_many_flows() -> Result<()> {
                 "{took:?} for {entries} flows"
             );
             println!("one of {entries} flows in {took:?}");
+            let (found, took) = inspect(lab, |inspector| {
+                let begin = Instant::now();
+                let found = inspector.unanswered_flows()?;
+                Ok((found, begin.elapsed()))
+            })?;
+            assert_eq!(found, [], "none is translated");
+            assert!(
+                took < Duration::from_secs(1),
+                "{took:?} for {entries} flows"
+            );
+            println!("the unanswered of {entries} flows in {took:?}");
             Ok(())
         },
     )
