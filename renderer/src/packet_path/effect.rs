@@ -39,6 +39,8 @@ pub(super) enum Effect {
         unknown: u32,
     },
     Translate(Translation),
+    /// Segments of the other side become smaller.
+    ClampSegments,
     /// Something that is not evaluated.
     Unknown {
         condition: String,
@@ -60,7 +62,7 @@ impl Effect {
     pub(super) fn is_notable(&self) -> bool {
         !matches!(
             self,
-            Self::Verdict(Verdict::Continue) | Self::MarkConnection { .. }
+            Self::Verdict(Verdict::Continue) | Self::MarkConnection { .. } | Self::ClampSegments
         )
     }
 
@@ -74,7 +76,7 @@ impl Effect {
         match self {
             Self::Verdict(verdict) => matches!(verdict, Verdict::Drop | Verdict::Queue { .. }),
             Self::Stop(..) | Self::Untrack | Self::Translate(_) => true,
-            Self::Mark { .. } | Self::MarkConnection { .. } => false,
+            Self::Mark { .. } | Self::MarkConnection { .. } | Self::ClampSegments => false,
             Self::Unknown { is_harmful, .. } => *is_harmful,
         }
     }
@@ -126,6 +128,7 @@ impl fmt::Display for Effect {
             Self::Translate(Translation::Destination(Err(_))) => f.write_str("dnat"),
             Self::Translate(Translation::Source(Err(_))) => f.write_str("snat"),
             Self::Translate(Translation::Masquerade(_)) => f.write_str("masquerade"),
+            Self::ClampSegments => f.write_str("clamp segments"),
             Self::Unknown { text, .. } => f.write_str(text),
         }
     }

@@ -329,6 +329,10 @@ impl Evaluator<'_, '_> {
                 }
                 Some(Next::Accept)
             }
+            Effect::ClampSegments => {
+                record.steps.push(WalkStep::SegmentsClamped(rule()));
+                None
+            }
             // Recorded above.
             Effect::Unknown { .. } => None,
         })
@@ -520,6 +524,9 @@ impl Evaluator<'_, '_> {
                 let looked_up = match condition {
                     XtMatch::Random => lookups.choose(2).map(|choice| choice == 0),
                     XtMatch::Recent(list) => lookups.is_recent(list),
+                    XtMatch::Set(set) => lookups
+                        .is_in_ip_set(set, state)
+                        .map(|is_in| is_in != set.is_inverted),
                     _ => None,
                 };
                 match looked_up {
@@ -537,6 +544,7 @@ impl Evaluator<'_, '_> {
                 name,
                 is_for_tcp_only,
             } => divert(name, *is_for_tcp_only, state),
+            Expression::ClampSegments => Step::Effect(Effect::ClampSegments),
             Expression::Notrack => Step::Effect(Effect::Untrack),
             Expression::MetaSet { key, from } if *key == expr::META_MARK => {
                 let (mark, unknown) = registers.read(*from, 4).as_number();
@@ -638,6 +646,7 @@ impl Evaluator<'_, '_> {
                 name,
                 is_for_tcp_only,
             } => divert(name, *is_for_tcp_only, state),
+            XtTarget::ClampSegments => Step::Effect(Effect::ClampSegments),
             XtTarget::Harmless => Step::Expression,
             XtTarget::Unknown(name) => Step::Effect(Effect::unknown(
                 &format!("target {name} of iptables"),

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use contiv_model::InterfaceName;
 
 use super::{
-    ChainRef, Doubt, Hook, Network, OwnVerdict, Packet, PathError, Route, RuleRef, Walk, WalkEnd,
-    WalkStep,
+    ChainRef, Doubt, Hook, Network, OwnVerdict, Packet, PathError, Route, RouteQuery, RuleRef,
+    SizeError, Walk, WalkEnd, WalkStep,
     effect::masquerade_source,
     evaluate::{ChainEnd, Record, Sources, run_base_chain},
     fields::LOOPBACK,
@@ -43,6 +43,7 @@ pub(super) fn walk_first(
         mark: 0,
         unknown_mark: 0,
         is_answer: false,
+        is_size_error: false,
         is_sent_here: packet.input.is_none(),
         connection: Connection {
             tracking: Tracking::NotYet,
@@ -84,18 +85,8 @@ pub(super) fn walk_answer(
     network: &mut dyn Network,
     lookups: &mut dyn RuleLookups,
 ) -> Result<Option<Walk>, PathError> {
-    let (input, source, destination) = match &first.end {
-        WalkEnd::Local {
-            source,
-            destination,
-        } => (None, *destination, *source),
-        WalkEnd::Sent {
-            interface,
-            source,
-            destination,
-            ..
-        } => (Some(interface.clone()), *destination, *source),
-        WalkEnd::OwnTable | WalkEnd::Stopped { .. } | WalkEnd::NotRouted(_) => return Ok(None),
+    let Some((input, source, destination)) = answer_ends(first) else {
+        return Ok(None);
     };
     let is_untracked = (first.steps.iter()).any(|step| matches!(step, WalkStep::Untracked(_)));
     let state = PacketState {
@@ -106,6 +97,7 @@ pub(super) fn walk_answer(
         mark: 0,
         unknown_mark: 0,
         is_answer: true,
+        is_size_error: false,
         is_sent_here: input.is_none(),
         input,
         connection: Connection {
@@ -114,6 +106,103 @@ pub(super) fn walk_answer(
             is_new: is_untracked,
             original: (packet.source, packet.destination),
             reply: (source, destination),
+            mark: first.connection_mark,
+            unknown_mark: 0,
+            is_destination_decided: true,
+            is_source_decided: true,
+        },
+    };
+    let follower = Follower {
+        sources: Sources {
+            ruleset,
+            network,
+            lookups,
+        },
+        state,
+        record: Record::default(),
+        own: OwnVerdict::Untouched,
+        is_own_overruled: false,
+    };
+    follower.walk().map(Some)
+}
+
+/// Where the answer to a first packet comes in, its source and its destination; none if the packet reached no server.
+fn answer_ends(first: &Walk) -> Option<(Option<InterfaceName>, SocketAddr, SocketAddr)> {
+    match &first.end {
+        WalkEnd::Local {
+            source,
+            destination,
+        } => Some((None, *destination, *source)),
+        WalkEnd::Sent {
+            interface,
+            source,
+            destination,
+            ..
+        } => Some((Some(interface.clone()), *destination, *source)),
+        WalkEnd::OwnTable | WalkEnd::Stopped { .. } | WalkEnd::NotRouted(_) => None,
+    }
+}
+
+/// Follows the ICMP error about a packet of a connection that is too large; none if the first packet reached no server, or if the error
+/// is for this node itself.
+///
+/// # Errors
+/// When the kernel cannot be asked for a route.
+pub(super) fn walk_size_error(
+    ruleset: &Ruleset,
+    packet: &Packet,
+    first: &Walk,
+    error: SizeError,
+    network: &mut dyn Network,
+    lookups: &mut dyn RuleLookups,
+) -> Result<Option<Walk>, PathError> {
+    let Some((interface, server, seen_source)) = answer_ends(first) else {
+        return Ok(None);
+    };
+    let (input, source, destination) = match error {
+        SizeError::ToClientFromBeyond => (interface, server.ip(), seen_source),
+        SizeError::ToClient | SizeError::ToServer => {
+            let destination = if error == SizeError::ToClient {
+                packet.source
+            } else {
+                server
+            };
+            let route = network.route(&RouteQuery {
+                source: None,
+                destination: destination.ip(),
+                input: None,
+                mark: 0,
+                ports: None,
+            })?;
+            let Route::Unicast {
+                source: Some(source),
+                ..
+            } = route
+            else {
+                return Ok(None);
+            };
+            (None, source, destination)
+        }
+    };
+    if error == SizeError::ToClientFromBeyond && input.is_none() {
+        return Ok(None);
+    }
+    let state = PacketState {
+        protocol: packet.protocol,
+        source: SocketAddr::new(source, 0),
+        destination,
+        output: None,
+        mark: 0,
+        unknown_mark: 0,
+        is_answer: true,
+        is_size_error: true,
+        is_sent_here: input.is_none(),
+        input,
+        connection: Connection {
+            tracking: Tracking::NotYet,
+            is_new: false,
+            original: (packet.source, packet.destination),
+            reply: (server, seen_source),
             mark: first.connection_mark,
             unknown_mark: 0,
             is_destination_decided: true,
@@ -389,6 +478,13 @@ impl Follower<'_> {
             return;
         }
         let (client, server) = connection.original;
+        if self.state.is_size_error {
+            // One of this node has the addresses that packets have while they are routed.
+            if hook == Hook::Prerouting && self.state.destination == connection.reply.1 {
+                self.state.destination = client;
+            }
+            return;
+        }
         if [Hook::Prerouting, Hook::Output].contains(&hook) {
             self.state.destination = client;
         } else {

@@ -73,7 +73,16 @@ impl NodeInspector {
         interface: &InterfaceName,
     ) -> Result<TrafficFilters, PathError> {
         match self.network.link(interface).cloned() {
-            Some(link) => traffic_filters::list(self.network.socket(), &link),
+            Some(link) => {
+                // Packets come back from those that limit the rate of what comes in.
+                let links = self.network.links();
+                let shapers: Vec<u32> = links
+                    .filter(|link| link.kind.as_deref() == Some("ifb"))
+                    .map(|link| link.index)
+                    .collect();
+                let comes_back = |index| shapers.contains(&index);
+                traffic_filters::list(self.network.socket(), &link, comes_back)
+            }
             None => Ok(TrafficFilters::default()),
         }
     }

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::{
     AddressKind, Network, PathError, Route, RouteQuery,
-    kernel_socket::{KernelSocket, address_of, family_of, native_number, octets},
-    links::{Link, Links},
+    kernel_socket::{KernelSocket, address_of, family_of, native_number, number_at, octets},
+    links::{self, Link, LinkedInterface, Links},
     neighbours::{self, InterfaceAddress, OwnAddress},
     settings::{KernelSettings, ReversePathFilter},
 };
@@ -25,6 +25,9 @@ const RTM_GETROUTE: u16 = 26;
 /// The length of `struct rtmsg`, and the offset of its type.
 const ROUTE_HEADER: usize = 12;
 const ROUTE_TYPE: usize = 7;
+const ROUTE_FLAGS: usize = 8;
+/// `RTM_F_FIB_MATCH`: the whole route is asked for, and not the choice among its next hops.
+const FIB_MATCH: u32 = 0x2000;
 
 const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
@@ -33,6 +36,7 @@ const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
 const RTA_MARK: u16 = 16;
 const RTA_VIA: u16 = 18;
 const RTA_IP_PROTO: u16 = 27;
@@ -42,6 +46,14 @@ const RTA_DPORT: u16 = 29;
 const RTAX_MTU: u16 = 2;
 /// `struct rtvia` begins with the family of its address.
 const VIA_FAMILY: usize = 2;
+
+/// The length of `struct rtnexthop`, and the offsets of its flags, its weight less one, and its interface.
+const NEXT_HOP_HEADER: usize = 8;
+const NEXT_HOP_FLAGS: usize = 2;
+const NEXT_HOP_INTERFACE: usize = 4;
+/// `RTNH_F_DEAD`: the kernel does not choose it. `RTNH_F_LINKDOWN`: its link is down.
+const NEXT_HOP_DEAD: u8 = 1;
+const NEXT_HOP_LINK_DOWN: u8 = 16;
 
 const RTN_UNICAST: u8 = 1;
 const RTN_LOCAL: u8 = 2;
@@ -84,6 +96,17 @@ pub struct DownLink {
     pub is_of_pod: bool,
     /// It is the only one with a network that leads out of this node.
     pub is_only_one: bool,
+}
+
+/// One of several next hops of a route, among which the kernel chooses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NextHop {
+    /// The interface.
+    pub interface: InterfaceName,
+    /// The neighbour; none if the destination is one.
+    pub gateway: Option<IpAddr>,
+    /// The link is down, and the kernel chooses it all the same.
+    pub is_link_down: bool,
 }
 
 /// The answer to a lookup.
@@ -258,7 +281,56 @@ impl KernelNetwork {
         neighbours::interfaces_with(&mut self.socket, &self.links, address)
     }
 
+    /// The next hops of the route of a packet that the kernel may choose; empty if there is only one.
+    ///
+    /// # Errors
+    /// When the kernel cannot be queried.
+    pub fn next_hops(&mut self, query: &RouteQuery) -> Result<Vec<NextHop>, PathError> {
+        let Ok(message) = self.ask_for(query, FIB_MATCH)? else {
+            return Ok(Vec::new());
+        };
+        let attributes = Attributes(message.get(ROUTE_HEADER..).unwrap_or_default());
+        let all = attributes.get(RTA_MULTIPATH).unwrap_or_default();
+        let all: Vec<(u8, u32, Option<IpAddr>)> = next_hops(all).collect();
+        let hop = |(flags, index, gateway): (u8, u32, Option<IpAddr>)| {
+            let link = self.links.by_index(index)?;
+            let is_link_down = flags & NEXT_HOP_LINK_DOWN != 0;
+            let is_left_out = is_link_down
+                && self
+                    .settings
+                    .ignores_linkdown(&link.name, query.destination.is_ipv4());
+            (flags & NEXT_HOP_DEAD == 0 && !is_left_out).then(|| NextHop {
+                interface: link.name.clone(),
+                gateway,
+                is_link_down,
+            })
+        };
+        Ok(all.into_iter().filter_map(hop).collect())
+    }
+
+    /// The MTU of the other end of an interface's link, if it is a veth.
+    ///
+    /// # Errors
+    /// When the kernel cannot be queried.
+    pub fn peer_mtu(&mut self, link: &Link) -> Result<Option<u32>, PathError> {
+        match link.linked.filter(|_| link.kind.as_deref() == Some("veth")) {
+            None => Ok(None),
+            Some(LinkedInterface {
+                index,
+                namespace: None,
+            }) => Ok(self.links.by_index(index).map(|peer| peer.mtu)),
+            Some(LinkedInterface {
+                index,
+                namespace: Some(namespace),
+            }) => links::mtu_elsewhere(&mut self.socket, index, namespace),
+        }
+    }
+
     fn ask(&mut self, query: &RouteQuery) -> Result<Answer, PathError> {
+        self.ask_for(query, 0)
+    }
+
+    fn ask_for(&mut self, query: &RouteQuery, flags: u32) -> Result<Answer, PathError> {
         let input = match &query.input {
             None => None,
             Some(name) => {
@@ -275,6 +347,7 @@ impl KernelNetwork {
             length(query.destination),
             source_length,
         ]);
+        header[ROUTE_FLAGS..].copy_from_slice(&flags.to_ne_bytes());
         let fill = |request: &mut Writer<'_>| {
             request.bytes(RTA_DST, &octets(query.destination));
             if let Some(source) = query.source {
@@ -355,15 +428,12 @@ impl KernelNetwork {
             self.links = Links::list(&mut self.socket)?;
         }
         let link = self.links.by_index(index).ok_or_else(unreadable)?;
-        let via = attributes
-            .get(RTA_VIA)
-            .and_then(|via| via.get(VIA_FAMILY..));
         let of_route = attributes
             .nested(RTA_METRICS)
             .and_then(|metrics| native_number(metrics.get(RTAX_MTU)));
         Ok(Route::Unicast {
             interface: link.name.clone(),
-            gateway: attributes.get(RTA_GATEWAY).or(via).and_then(address_of),
+            gateway: gateway(attributes),
             source: attributes.get(RTA_PREFSRC).and_then(address_of),
             mtu: of_route.or(Some(link.mtu)).filter(|mtu| *mtu != 0),
         })
@@ -414,6 +484,26 @@ impl Network for KernelNetwork {
     }
 }
 
+/// The neighbour of a route, or of a next hop; none if the destination is one.
+fn gateway(attributes: Attributes<'_>) -> Option<IpAddr> {
+    let via = attributes
+        .get(RTA_VIA)
+        .and_then(|via| via.get(VIA_FAMILY..));
+    attributes.get(RTA_GATEWAY).or(via).and_then(address_of)
+}
+
+/// Flags, interface and neighbour of each next hop.
+fn next_hops(mut bytes: &[u8]) -> impl Iterator<Item = (u8, u32, Option<IpAddr>)> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+        let hop = bytes.get(..length)?;
+        let attributes = Attributes(hop.get(NEXT_HOP_HEADER..)?);
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        let interface = number_at(hop, NEXT_HOP_INTERFACE)?;
+        Some((hop[NEXT_HOP_FLAGS], interface, gateway(attributes)))
+    })
+}
+
 fn is_loopback_from_outside(query: &RouteQuery) -> bool {
     query.input.is_some() && query.destination.is_ipv4() && query.destination.is_loopback()
 }
@@ -434,5 +524,34 @@ fn is_broadcast_to_all(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_broadcast() || address.octets()[0] == 0,
         IpAddr::V6(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_hops_are_read_until_one_is_cut_short() {
+        let mut bytes = Vec::new();
+        for (flags, index, last) in [(0, 2_u32, 1), (NEXT_HOP_LINK_DOWN, 3, 2)] {
+            let start = bytes.len();
+            bytes.extend_from_slice(&[0, 0, flags, 0]);
+            bytes.extend_from_slice(&index.to_ne_bytes());
+            Writer::new(&mut bytes).bytes(RTA_GATEWAY, &[10, 0, 0, last]);
+            let length = u16::try_from(bytes.len() - start).unwrap();
+            bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        }
+        let ip = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        let both = [
+            (0, 2, ip("10.0.0.1")),
+            (NEXT_HOP_LINK_DOWN, 3, ip("10.0.0.2")),
+        ];
+        for end in 0..=bytes.len() {
+            let complete = end / (bytes.len() / 2);
+            let read: Vec<_> = next_hops(&bytes[..end]).collect();
+            assert_eq!(read, both[..complete], "cut off after {end}");
+        }
+        assert_eq!(next_hops(&[0; NEXT_HOP_HEADER]).next(), None, "no length");
     }
 }

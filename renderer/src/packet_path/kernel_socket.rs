@@ -5,7 +5,7 @@ use crate::{
     linux::Linux,
     netlink::{
         NetlinkError, Socket, Writer,
-        message::{NLM_F_DUMP, NLMSG_DONE, NLMSG_ERROR, messages, request},
+        message::{NLM_F_ACK, NLM_F_DUMP, NLMSG_DONE, NLMSG_ERROR, messages, request},
     },
 };
 
@@ -37,8 +37,28 @@ impl KernelSocket {
         header: &[u8],
         fill: impl FnOnce(&mut Writer<'_>),
     ) -> Result<Result<Vec<u8>, i32>, PathError> {
+        self.exchange(kind, 0, header, fill)
+    }
+
+    /// The same for a request that the kernel may only confirm: then the error number is 0.
+    pub(super) fn look_up_or_confirm(
+        &mut self,
+        kind: u16,
+        header: &[u8],
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<Result<Vec<u8>, i32>, PathError> {
+        self.exchange(kind, NLM_F_ACK, header, fill)
+    }
+
+    fn exchange(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        header: &[u8],
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<Result<Vec<u8>, i32>, PathError> {
         self.sequence = self.sequence.wrapping_add(1);
-        let request = request(kind, 0, self.sequence, header, fill);
+        let request = request(kind, flags, self.sequence, header, fill);
         let sent = self.socket.send(&request, "ask the kernel");
         sent.map_err(|error| failed(&error))?;
         loop {

@@ -24,11 +24,15 @@ const IFF_LOWER_UP: u32 = 1 << 16;
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_EXT_MASK: u16 = 29;
+const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
+/// The network namespace to ask about, by its number in this one.
+const IFLA_TARGET_NETNSID: u16 = 46;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_XDP_ATTACHED: u16 = 2;
 /// `RTEXT_FILTER_SKIP_STATS`: counters are of no interest.
@@ -61,6 +65,17 @@ pub struct Link {
     pub kind: Option<String>,
     /// A program of XDP sees its packets first.
     pub has_xdp: bool,
+    /// The interface that it belongs to: its peer, or the one below it.
+    pub linked: Option<LinkedInterface>,
+}
+
+/// The interface that another one belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LinkedInterface {
+    /// Its number in its network namespace.
+    pub index: u32,
+    /// The number that its network namespace has in this one; none if it is this one.
+    pub namespace: Option<u32>,
 }
 
 /// The operational state of an interface: `IF_OPER_UP` and so on.
@@ -144,6 +159,22 @@ impl Links {
     }
 }
 
+/// The MTU of an interface of another network namespace; none if the kernel does not tell.
+pub(super) fn mtu_elsewhere(
+    socket: &mut KernelSocket,
+    index: u32,
+    namespace: u32,
+) -> Result<Option<u32>, PathError> {
+    let mut header = [0; LINK_HEADER];
+    header[INDEX..INDEX + 4].copy_from_slice(&index.to_ne_bytes());
+    let answer = socket.look_up(RTM_GETLINK, &header, |request| {
+        request.bytes(IFLA_TARGET_NETNSID, &namespace.to_ne_bytes());
+        request.bytes(IFLA_EXT_MASK, &SKIP_STATS.to_ne_bytes());
+    })?;
+    let link = answer.ok().and_then(|message| read(&message));
+    Ok(link.map(|(link, _)| link.mtu))
+}
+
 /// Reads a link, and the index of its master.
 fn read(message: &[u8]) -> Option<(Link, Option<u32>)> {
     let attributes = Attributes(message.get(LINK_HEADER..)?);
@@ -168,6 +199,10 @@ fn read(message: &[u8]) -> Option<(Link, Option<u32>)> {
         master: None,
         kind: kind.map(str::to_owned),
         has_xdp: attached.is_some_and(|attached| attached != 0),
+        linked: native_number(attributes.get(IFLA_LINK)).map(|index| LinkedInterface {
+            index,
+            namespace: native_number(attributes.get(IFLA_LINK_NETNSID)),
+        }),
     };
     Some((link, native_number(attributes.get(IFLA_MASTER))))
 }

@@ -6,7 +6,8 @@ use contiv_model::InterfaceName;
 
 use super::{
     PathError,
-    ruleset::{Data, Limit, RecentList, SetRef},
+    ruleset::{Data, IpSetMatch, Limit, RecentList, SetRef},
+    state::PacketState,
 };
 
 /// The greatest number of elements that are looked at if the key is unknown.
@@ -46,6 +47,11 @@ pub(super) trait RuleLookups {
 
     /// Whether the match `recent` of iptables finds the client in one of its lists; none if that stays unknown.
     fn is_recent(&mut self, _list: &RecentList) -> Option<bool> {
+        None
+    }
+
+    /// Whether the packet is in a set of `ipset`; none if that stays unknown.
+    fn is_in_ip_set(&mut self, _set: &IpSetMatch, _packet: &PacketState) -> Option<bool> {
         None
     }
 }

@@ -11,6 +11,7 @@ mod flow_events;
 mod flows;
 mod follow;
 mod inspector;
+mod ip_sets;
 mod kernel_network;
 mod kernel_socket;
 mod kube_proxy;
@@ -40,13 +41,13 @@ pub use flows::{
     BackendFlows, KnownFlow, KnownFlows, MAX_FLOWS, MAX_UNANSWERED, TcpState, UnansweredFlow,
 };
 pub use inspector::{MASQUERADE_PORTS, NodeInspector};
-pub use kernel_network::{ClientOrigin, DownLink, KernelNetwork};
+pub use kernel_network::{ClientOrigin, DownLink, KernelNetwork, NextHop};
 pub use kube_proxy::{KubeProxy, ProxyFrontend};
-pub use links::{Link, LinkState};
+pub use links::{Link, LinkState, LinkedInterface};
 pub use listeners::{Listener, Listening};
 pub use neighbours::{InterfaceAddress, Neighbour, NeighbourState};
 pub use network::{AddressKind, Network, PathError, Route, RouteQuery};
-pub use packet::{OwnVerdict, Packet};
+pub use packet::{OwnVerdict, Packet, SizeError};
 pub use path_inspector::PathInspector;
 pub use probe::{PROBE_TIMEOUT, ProbeResult, probe, probe_datagram};
 pub use ruleset::Ruleset;

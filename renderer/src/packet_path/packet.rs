@@ -18,6 +18,18 @@ pub struct Packet {
     pub input: Option<InterfaceName>,
 }
 
+/// An ICMP error that says that a packet of a connection is too large: "fragmentation needed" of IPv4, "packet too big" of IPv6. Without
+/// it the sender does not learn that it must send smaller ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SizeError {
+    /// Of this node, about a packet of the client.
+    ToClient,
+    /// Of this node, about an answer.
+    ToServer,
+    /// Of a machine beyond this node, about a packet of the client.
+    ToClientFromBeyond,
+}
+
 /// What the agent's own table does with a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

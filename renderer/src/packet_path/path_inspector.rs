@@ -6,11 +6,14 @@ use contiv_model::InterfaceName;
 use nix::{ifaddrs::getifaddrs, net::if_::if_nametoindex};
 
 use super::{
-    Network, OwnVerdict, Packet, PathError, Walk, follow,
+    Network, OwnVerdict, Packet, PathError, SizeError, Walk, follow, ip_sets,
+    kernel_socket::KernelSocket,
     lookups::{MAX_LISTED_ELEMENTS, RuleLookups, SetElement},
-    ruleset::{Data, Ruleset, SetRef, decode_data, limits_of_element},
+    ruleset::{Data, IpSetMatch, Ruleset, SetRef, decode_data, limits_of_element},
+    state::PacketState,
 };
 use crate::{
+    kernel::NetlinkProtocol,
     linux::Linux,
     netlink::{Attributes, NetlinkError, Socket},
     nftables::netlink::{
@@ -43,7 +46,10 @@ impl PathInspector {
     /// When they cannot be read.
     pub fn open() -> Result<Self, PathError> {
         let socket = Socket::open(&Linux::shared()).map_err(|error| failed(&error))?;
-        let mut kernel = KernelLookups { socket };
+        let mut kernel = KernelLookups {
+            socket,
+            ip_sets: None,
+        };
         let ruleset = Ruleset::read(&mut kernel.socket)?;
         Ok(Self {
             kernel,
@@ -83,6 +89,23 @@ impl PathInspector {
         self.walk(|ruleset, kernel| follow::walk_answer(ruleset, packet, first, network, kernel))
     }
 
+    /// Follows the ICMP error about a packet of a connection that is too large; none if the first packet reached no server, or if the
+    /// error is for this node itself.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn walk_size_error(
+        &mut self,
+        packet: &Packet,
+        first: &Walk,
+        error: SizeError,
+        network: &mut dyn Network,
+    ) -> Result<Option<Walk>, PathError> {
+        self.walk(|ruleset, kernel| {
+            follow::walk_size_error(ruleset, packet, first, error, network, kernel)
+        })
+    }
+
     /// Walks until no rule changes meanwhile, or a few times: another program may change elements all the time.
     fn walk<T>(
         &mut self,
@@ -108,6 +131,8 @@ fn failed(error: &NetlinkError) -> PathError {
 /// What rules look up, answered by the kernel.
 struct KernelLookups {
     socket: Socket,
+    /// Opened when a rule needs it first.
+    ip_sets: Option<KernelSocket>,
 }
 
 impl KernelLookups {
@@ -199,6 +224,14 @@ impl RuleLookups for KernelLookups {
                 .map(|element| element.data)
                 .collect(),
         ))
+    }
+
+    fn is_in_ip_set(&mut self, set: &IpSetMatch, packet: &PacketState) -> Option<bool> {
+        if self.ip_sets.is_none() {
+            self.ip_sets = KernelSocket::open(NetlinkProtocol::Netfilter).ok();
+        }
+        let socket = self.ip_sets.as_mut()?;
+        ip_sets::contains(socket, set, packet).ok().flatten()
     }
 
     fn interface_index(&mut self, name: &InterfaceName) -> Option<u32> {

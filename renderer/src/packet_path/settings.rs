@@ -88,6 +88,24 @@ impl KernelSettings {
         self.switch(&format!("net/bridge/bridge-nf-call-ip{version}tables"))
     }
 
+    /// Whether the kernel does not choose a next hop whose link is down.
+    pub(super) fn ignores_linkdown(&self, interface: &InterfaceName, is_ipv4: bool) -> bool {
+        let setting = "ignore_routes_with_linkdown";
+        let path = if is_ipv4 {
+            of_ipv4(interface, setting)
+        } else {
+            of_ipv6(interface, setting)
+        };
+        self.switch(&path) == Some(true)
+    }
+
+    /// Whether the ports of a connection count for the choice among several next hops of a route; otherwise all connections between two
+    /// addresses take the same one.
+    pub fn chooses_by_ports(&self, is_ipv4: bool) -> bool {
+        let version = if is_ipv4 { 4 } else { 6 };
+        self.switch(&format!("net/ipv{version}/fib_multipath_hash_policy")) == Some(true)
+    }
+
     /// How full the table of connections is; none if conntrack is not loaded.
     pub fn conntrack(&self) -> Option<TableUse> {
         shared_tables::conntrack(&self.kernel)

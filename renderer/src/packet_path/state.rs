@@ -33,6 +33,8 @@ pub(super) struct PacketState {
     pub(super) unknown_mark: u32,
     /// The packet is the answer to the first one.
     pub(super) is_answer: bool,
+    /// It is an ICMP error about a packet of the connection that is too large: "fragmentation needed", or "packet too big".
+    pub(super) is_size_error: bool,
     /// A process of this node has sent it.
     pub(super) is_sent_here: bool,
     pub(super) connection: Connection,
@@ -58,7 +60,7 @@ pub(super) struct Connection {
 
 impl PacketState {
     /// Whether it is of IPv4.
-    pub(super) fn is_v4(&self) -> bool {
+    pub(super) const fn is_v4(&self) -> bool {
         self.destination.is_ipv4()
     }
 
@@ -69,8 +71,28 @@ impl PacketState {
             destination: self.destination.ip(),
             input: self.input.clone(),
             mark: self.mark,
-            ports: Some((self.protocol, self.source.port(), self.destination.port())),
+            ports: (!self.is_size_error).then_some((
+                self.protocol,
+                self.source.port(),
+                self.destination.port(),
+            )),
         }
+    }
+
+    /// The number of its protocol.
+    pub(super) const fn protocol_number(&self) -> u8 {
+        const ICMP: u8 = 1;
+        const ICMPV6: u8 = 58;
+        match (self.is_size_error, self.is_v4()) {
+            (false, _) => self.protocol.number(),
+            (true, true) => ICMP,
+            (true, false) => ICMPV6,
+        }
+    }
+
+    /// Type and code of the error that it is.
+    pub(super) const fn error_type(&self) -> (u8, u8) {
+        if self.is_v4() { (3, 4) } else { (2, 0) }
     }
 
     /// Conntrack sees it, unless a rule prevented that.
@@ -110,6 +132,7 @@ impl PacketState {
         match self.connection.tracking {
             Tracking::NotYet | Tracking::Invalid => expr::CT_STATE_INVALID,
             Tracking::Untracked => expr::CT_STATE_UNTRACKED,
+            Tracking::Tracked if self.is_size_error => expr::CT_STATE_RELATED,
             Tracking::Tracked if !self.connection.is_new => expr::CT_STATE_ESTABLISHED,
             Tracking::Tracked => expr::CT_STATE_NEW,
         }
@@ -177,14 +200,14 @@ impl PacketState {
             // It is no fragment; whether it may become one is unknown.
             header.known[6] = 0xbf;
             set(&mut header, 7, &[0]);
-            set(&mut header, 9, &[self.protocol.number()]);
+            set(&mut header, 9, &[self.protocol_number()]);
             set(&mut header, 12, &source);
             set(&mut header, 16, &destination);
         } else {
             header = Bits::unknown(40, "a field of the IPv6 header");
             header.bytes[0] = 0x60;
             header.known[0] = 0xf0;
-            set(&mut header, 6, &[self.protocol.number()]);
+            set(&mut header, 6, &[self.protocol_number()]);
             set(&mut header, 8, &source);
             set(&mut header, 24, &destination);
         }
@@ -192,6 +215,12 @@ impl PacketState {
     }
 
     fn transport_header(&self) -> Bits {
+        if self.is_size_error {
+            let mut header = Bits::unknown(8, "a field of the ICMP header");
+            let (kind, code) = self.error_type();
+            set(&mut header, 0, &[kind, code]);
+            return header;
+        }
         let len = match self.protocol {
             Protocol::Tcp => 20,
             Protocol::Udp => 8,

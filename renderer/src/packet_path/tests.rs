@@ -9,8 +9,8 @@ use contiv_model::{InterfaceName, Protocol};
 use proptest::prelude::*;
 
 use super::{
-    AddressKind, Hook, Network, OwnVerdict, Packet, PathError, Route, RouteQuery, StopKind, Walk,
-    WalkEnd, WalkStep, follow,
+    AddressKind, Hook, Network, OwnVerdict, Packet, PathError, Route, RouteQuery, SizeError,
+    StopKind, Walk, WalkEnd, WalkStep, follow,
     lookups::{RuleLookups, SetElement},
     ruleset::{
         ChainKind::{Filter, Nat, Route as RouteChain},
@@ -600,6 +600,60 @@ fn element_of_a_set_decides_a_lookup() {
 }
 
 #[test]
+fn errors_about_sizes_pass_the_rules_as_related_packets() {
+    let first = |ruleset: &Ruleset| walk(ruleset, &forwarded(), OwnVerdict::Untouched);
+    let error = |ruleset: &Ruleset, error| {
+        let (first, lookups) = (first(ruleset), &mut Elements::default());
+        let walked =
+            follow::walk_size_error(ruleset, &forwarded(), &first, error, &mut Node, lookups);
+        walked.unwrap().unwrap()
+    };
+    let drops_icmp = |hook| {
+        let type_and_code = [
+            payload(expr::PAYLOAD_TRANSPORT_HEADER, 0, 2),
+            equals(&[3, 4]),
+        ];
+        let protocol = [load("meta", expr::META_L4PROTO), equals(&[1])];
+        let rules = [rule(
+            protocol
+                .into_iter()
+                .chain(type_and_code)
+                .chain([drop_packet()]),
+        )];
+        table().with_base(Filter, hook, 0, &rules)
+    };
+    let output = drops_icmp(Hook::Output);
+    for (of_node, expected) in [(SizeError::ToClient, CLIENT), (SizeError::ToServer, SERVER)] {
+        assert_eq!(
+            stopped(&error(&output, of_node)),
+            Some((1, StopKind::Drops))
+        );
+        let passed = error(&drops_icmp(Hook::Forward), of_node);
+        assert_eq!(sent(&passed).unwrap().1, end(expected));
+    }
+    let beyond = SizeError::ToClientFromBeyond;
+    assert_eq!(stopped(&error(&output, beyond)), None);
+    let forward = drops_icmp(Hook::Forward);
+    assert_eq!(
+        stopped(&error(&forward, beyond)),
+        Some((1, StopKind::Drops))
+    );
+    assert_eq!(stopped(&first(&forward)), None, "no packet of ICMP");
+    // It belongs to the connection, if that is tracked.
+    let related = [
+        load("ct", expr::CT_STATE),
+        equals(&expr::CT_STATE_RELATED.to_ne_bytes()),
+    ];
+    let rules = [rule(related.into_iter().chain([drop_packet()]))];
+    let mut ruleset = table().with_base(Filter, Hook::Output, 0, &rules);
+    ruleset.has_conntrack = true;
+    assert_eq!(
+        stopped(&error(&ruleset, SizeError::ToClient)),
+        Some((1, StopKind::Drops))
+    );
+}
+
+#[test]
 fn rewritten_address_is_harmful_and_rewritten_field_is_not() {
     for (offset, is_harmful) in [(16, true), (1, false), (8, false)] {
         let write = expression("payload", |message| {
@@ -645,7 +699,7 @@ const NAMES: [&str; 27] = [
     "osf",
 ];
 
-const EXTENSIONS: [&str; 16] = [
+const EXTENSIONS: [&str; 18] = [
     "conntrack",
     "state",
     "tcp",
@@ -658,6 +712,8 @@ const EXTENSIONS: [&str; 16] = [
     "iprange",
     "pkttype",
     "comment",
+    "set",
+    "icmp",
     "DNAT",
     "MARK",
     "CONNMARK",
@@ -672,7 +728,7 @@ proptest! {
         numbers in prop::collection::vec((1_u16..12, prop_oneof![0_u32..24, any::<u32>()]), 0..12),
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         extension in prop::sample::select(&EXTENSIONS[..]),
-        revision in 0_u32..4,
+        revision in 0_u32..5,
     ) {
         let rules = names.iter().map(|name| expression(name, |message| {
             if ["match", "target"].contains(name) {

@@ -19,10 +19,23 @@ const HEADER: usize = 20;
 const INTERFACE: usize = 4;
 const PARENT: usize = 12;
 const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
 /// `TCA_STATS_QUEUE`, and the offset of `drops` in `struct gnet_stats_queue`.
 const STATS_QUEUE: u16 = 3;
 const DROPS: usize = 8;
+/// Attributes of an action, those of `mirred` below its options, and the basic ones below its statistics.
+const ACTION_KIND: u16 = 1;
+const ACTION_OPTIONS: u16 = 2;
+const ACTION_STATISTICS: u16 = 4;
+const MIRRED_PARAMETERS: u16 = 2;
+const STATISTICS_BASIC: u16 = 1;
+/// The offsets of `eaction` and `ifindex` in `struct tc_mirred`, and of `packets` in `struct gnet_stats_basic`.
+const MIRRED_ACTION: usize = 20;
+const MIRRED_INTERFACE: usize = 24;
+const BASIC_PACKETS: usize = 8;
+/// `TCA_EGRESS_REDIR` and `TCA_INGRESS_REDIR`
+const REDIRECTS: [u32; 2] = [1, 3];
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)` and the same with `TC_H_MIN_EGRESS`.
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
@@ -36,6 +49,8 @@ pub struct TrafficFilters {
     pub egress: Vec<String>,
     /// How many packets they dropped, if the kernel counts them.
     pub dropped: u32,
+    /// How many packets they sent to other interfaces, from which they do not come back.
+    pub redirected: u32,
 }
 
 impl TrafficFilters {
@@ -45,8 +60,13 @@ impl TrafficFilters {
     }
 }
 
-/// Lists the filters on an interface.
-pub(super) fn list(socket: &mut KernelSocket, link: &Link) -> Result<TrafficFilters, PathError> {
+/// Lists the filters on an interface. `comes_back`: packets that are sent to the interface with this number come back, as from those that
+/// only limit the rate.
+pub(super) fn list(
+    socket: &mut KernelSocket,
+    link: &Link,
+    comes_back: impl Fn(u32) -> bool,
+) -> Result<TrafficFilters, PathError> {
     let mut filters = TrafficFilters::default();
     let mut has_filters = false;
     let kinds = [RTM_GETQDISC, RTM_NEWQDISC];
@@ -64,6 +84,7 @@ pub(super) fn list(socket: &mut KernelSocket, link: &Link) -> Result<TrafficFilt
     if !has_filters {
         return Ok(filters);
     }
+    let mut redirected = 0_u32;
     for (parent, found) in [
         (INGRESS, &mut filters.ingress),
         (EGRESS, &mut filters.egress),
@@ -78,14 +99,44 @@ pub(super) fn list(socket: &mut KernelSocket, link: &Link) -> Result<TrafficFilt
                 // A classifier of several parts is listed once for each of them.
                 if let Some(kind) = attributes.text(TCA_KIND)
                     && number_at(message, INTERFACE) == Some(link.index)
-                    && !found.iter().any(|known| known == kind)
                 {
-                    found.push(kind.to_owned());
+                    let to_others = redirects(kind, attributes).filter(|(to, _)| !comes_back(*to));
+                    redirected =
+                        to_others.fold(redirected, |sum, (_, count)| sum.saturating_add(count));
+                    if !found.iter().any(|known| known == kind) {
+                        found.push(kind.to_owned());
+                    }
                 }
             },
         )?;
     }
+    filters.redirected = redirected;
     Ok(filters)
+}
+
+/// The interfaces to which a filter sends packets, with the number of packets.
+fn redirects(kind: &str, filter: Attributes<'_>) -> impl Iterator<Item = (u32, u32)> {
+    // `TCA_U32_ACT` and so on.
+    let actions = match kind {
+        "u32" => Some(7),
+        "fw" => Some(4),
+        "flower" | "basic" => Some(3),
+        "matchall" => Some(2),
+        "bpf" => Some(1),
+        _ => None,
+    };
+    let options = filter.nested(TCA_OPTIONS);
+    let actions = actions.and_then(|kind| options?.nested(kind));
+    let actions = actions.into_iter().flat_map(Attributes::iter);
+    actions.filter_map(|(_, action)| {
+        let action = Attributes(action);
+        (action.text(ACTION_KIND)? == "mirred").then_some(())?;
+        let parameters = action.nested(ACTION_OPTIONS)?.get(MIRRED_PARAMETERS)?;
+        let is_redirect = REDIRECTS.contains(&number_at(parameters, MIRRED_ACTION)?);
+        let basic = action.nested(ACTION_STATISTICS)?.get(STATISTICS_BASIC)?;
+        let packets = number_at(basic, BASIC_PACKETS)?;
+        is_redirect.then_some((number_at(parameters, MIRRED_INTERFACE)?, packets))
+    })
 }
 
 fn header(index: u32, parent: u32) -> [u8; HEADER] {
@@ -131,5 +182,36 @@ mod tests {
         assert_eq!(drops_of_filters(&qdisc(7, "noqueue"), 7), None);
         assert_eq!(drops_of_filters(&header(7, 0), 7), None);
         assert_eq!(drops_of_filters(&[0; HEADER - 1], 7), None);
+    }
+
+    #[test]
+    fn redirected_packets_are_counted_by_interface() {
+        let filter = |action: u32, kind: &str| {
+            let mut message = Vec::new();
+            let mut parameters = [0; 28];
+            parameters[MIRRED_ACTION..MIRRED_INTERFACE].copy_from_slice(&action.to_ne_bytes());
+            parameters[MIRRED_INTERFACE..].copy_from_slice(&9_u32.to_ne_bytes());
+            let mut basic = [0; 16];
+            basic[BASIC_PACKETS..12].copy_from_slice(&5_u32.to_ne_bytes());
+            Writer::new(&mut message).nested(TCA_OPTIONS, |options| {
+                options.nested(7, |actions| {
+                    actions.nested(1, |action| {
+                        action.text(ACTION_KIND, kind);
+                        action.nested(ACTION_OPTIONS, |it| {
+                            it.bytes(MIRRED_PARAMETERS, &parameters)
+                        });
+                        action.nested(ACTION_STATISTICS, |it| it.bytes(STATISTICS_BASIC, &basic));
+                    });
+                });
+            });
+            message
+        };
+        let of = |action, kind: &str| {
+            let filter = filter(action, kind);
+            redirects("u32", Attributes(&filter)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(1, "mirred"), [(9, 5)]);
+        assert_eq!(of(2, "mirred"), [], "a copy");
+        assert_eq!(of(1, "gact"), []);
     }
 }

@@ -69,6 +69,8 @@ pub enum WalkStep {
         /// The agent's verdict had no effect.
         is_overruled: bool,
     },
+    /// A rule lowers the size of the segments of TCP that the other side may send.
+    SegmentsClamped(RuleRef),
     /// It is routed.
     Routed(Route),
 }

@@ -27,6 +27,8 @@ pub(super) fn matches(
         XtMatch::Comment(_) => Answer::Yes,
         XtMatch::Conntrack(condition) => conntrack(condition, state),
         XtMatch::State(states) => (states & connection_state(state, 1 << 6) != 0).into(),
+        // Only packets of the protocol are compared.
+        XtMatch::Ports { .. } | XtMatch::Multiport { .. } if state.is_size_error => Answer::No,
         XtMatch::Ports {
             source,
             destination,
@@ -102,12 +104,24 @@ pub(super) fn matches(
             };
             (has_path != *is_inverted).into()
         }
+        XtMatch::Icmp { .. } if !state.is_size_error => Answer::No,
+        XtMatch::Icmp {
+            kind,
+            codes: (low, high),
+            is_inverted,
+        } => {
+            let (own_kind, code) = state.error_type();
+            let is_any = *kind == u8::MAX && state.is_v4();
+            let is_so = is_any || (*kind == own_kind && (*low..=*high).contains(&code));
+            (is_so != *is_inverted).into()
+        }
         XtMatch::Owner if !state.is_sent_here => Answer::No,
         XtMatch::Owner => Answer::Unknown("match owner of iptables".to_owned()),
         XtMatch::Never => Answer::No,
         // Answered by what is looked up.
         XtMatch::Random => Answer::Unknown("match statistic of iptables".to_owned()),
         XtMatch::Recent(_) => Answer::Unknown("match recent of iptables".to_owned()),
+        XtMatch::Set(_) => Answer::Unknown("match set of iptables".to_owned()),
         XtMatch::Unknown(name) => Answer::Unknown(format!("match {name} of iptables")),
     })
 }
@@ -133,10 +147,12 @@ fn matches_mark(condition: MarkMatch, mark: u32, unknown: u32, name: &str) -> An
 fn connection_state(state: &PacketState, untracked: u32) -> u32 {
     const INVALID: u32 = 1 << 0;
     const ESTABLISHED: u32 = 1 << 1;
+    const RELATED: u32 = 1 << 2;
     const NEW: u32 = 1 << 3;
     match state.connection.tracking {
         Tracking::NotYet | Tracking::Invalid => INVALID,
         Tracking::Untracked => untracked,
+        Tracking::Tracked if state.is_size_error => RELATED,
         Tracking::Tracked if !state.connection.is_new => ESTABLISHED,
         Tracking::Tracked => NEW,
     }

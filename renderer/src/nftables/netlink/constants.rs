@@ -284,11 +284,14 @@ pub(crate) mod expr {
     pub(crate) const DYNSET_OP_UPDATE: u32 = 1;
 
     pub(crate) const EXTHDR_DREG: u16 = 1;
+    pub(crate) const EXTHDR_TYPE: u16 = 2;
     pub(crate) const EXTHDR_FLAGS: u16 = 5;
     pub(crate) const EXTHDR_OP: u16 = 6;
     pub(crate) const EXTHDR_FLAG_PRESENT: u32 = 1;
     pub(crate) const EXTHDR_OP_IPV6: u32 = 0;
     pub(crate) const EXTHDR_OP_IPV4: u32 = 2;
+    /// The option of TCP with the size of segments: `TCPOPT_MSS`.
+    pub(crate) const TCP_OPTION_MAXSEG: u8 = 2;
 
     pub(crate) const FIB_DREG: u16 = 1;
     pub(crate) const FIB_RESULT: u16 = 2;

@@ -167,6 +167,8 @@ pub(in crate::packet_path) enum Expression {
         to: Option<(Register, usize)>,
     },
     Limit(Limit),
+    /// It changes an option of TCP: the size of the segments that the other side may send.
+    ClampSegments,
     /// Nothing that concerns the way of a packet.
     Harmless,
     Notrack,
@@ -530,10 +532,15 @@ fn fib(attributes: Attributes<'_>) -> Option<Expression> {
     })
 }
 
-/// Without a destination register it changes an option of TCP, which concerns no other way.
+/// Without a destination register it changes an option of TCP: that of the size of segments, or others, which do no harm.
 fn exthdr(attributes: Attributes<'_>) -> Option<Expression> {
     let Some(to) = register(attributes, expr::EXTHDR_DREG) else {
-        return Some(Expression::Harmless);
+        let is_size = attributes.get(expr::EXTHDR_TYPE) == Some(&[expr::TCP_OPTION_MAXSEG]);
+        return Some(if is_size {
+            Expression::ClampSegments
+        } else {
+            Expression::Harmless
+        });
     };
     let operation = attributes
         .u32(expr::EXTHDR_OP)

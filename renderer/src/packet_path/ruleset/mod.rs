@@ -21,8 +21,8 @@ pub(super) use self::{
         limits_of_element,
     },
     xt::{
-        AddressTypes, ConntrackMatch, MarkMatch, MarkTransfer, NatRange, PortChoice, RecentList,
-        XtMatch, XtTarget, address_like, conntrack_flag,
+        AddressTypes, ConntrackMatch, IpSetMatch, MarkMatch, MarkTransfer, NatRange, PortChoice,
+        RecentList, XtMatch, XtTarget, address_like, conntrack_flag,
     },
 };
 use super::{ChainRef, Hook, RuleRef};

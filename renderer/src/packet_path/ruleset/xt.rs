@@ -136,6 +136,18 @@ pub(in crate::packet_path) struct RecentList {
     pub(in crate::packet_path) seconds: u32,
 }
 
+/// The match `set`: what of a packet is looked for in a set of `ipset`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::packet_path) struct IpSetMatch {
+    /// The number of the set in this network namespace.
+    pub(in crate::packet_path) index: u16,
+    /// How many parts of a packet it names.
+    pub(in crate::packet_path) dimensions: u8,
+    /// A bit for each of them: it is that of the source.
+    pub(in crate::packet_path) sources: u8,
+    pub(in crate::packet_path) is_inverted: bool,
+}
+
 /// A match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::packet_path) enum XtMatch {
@@ -178,6 +190,14 @@ pub(in crate::packet_path) enum XtMatch {
     Random,
     /// The match `recent`, for sources.
     Recent(RecentList),
+    /// The match `set`.
+    Set(IpSetMatch),
+    /// ICMP: the type, and the least and the greatest code.
+    Icmp {
+        kind: u8,
+        codes: (u8, u8),
+        is_inverted: bool,
+    },
     /// Only packets with a socket of this node, which `owner` looks at.
     Owner,
     /// Never true for packets of connections.
@@ -209,7 +229,9 @@ impl XtMatch {
             ("statistic", 0) => statistic(fields),
             ("recent", 0 | 1) => recent(fields),
             ("owner", _) => Some(Self::Owner),
-            ("icmp" | "icmp6" | "esp" | "ah" | "dccp" | "ipcomp", _) => Some(Self::Never),
+            ("set", 1..=4) => ip_set(fields, revision).map(Self::Set),
+            ("icmp" | "icmp6", _) => icmp(fields),
+            ("esp" | "ah" | "dccp" | "ipcomp", _) => Some(Self::Never),
             _ => None,
         };
         Some(decoded.unwrap_or_else(|| Self::Unknown(name.to_owned())))
@@ -403,6 +425,36 @@ fn recent(fields: Fields<'_>) -> Option<XtMatch> {
     }))
 }
 
+/// Type, range of codes, and whether both are inverted: `struct ipt_icmp`. The type 255 of IPv4 stands for all.
+fn icmp(fields: Fields<'_>) -> Option<XtMatch> {
+    Some(XtMatch::Icmp {
+        kind: fields.u8(0)?,
+        codes: (fields.u8(1)?, fields.u8(2)?),
+        is_inverted: fields.u8(3)? & 1 != 0,
+    })
+}
+
+/// A set without conditions on its counters; others cannot be evaluated.
+fn ip_set(fields: Fields<'_>, revision: u32) -> Option<IpSetMatch> {
+    const INVERTED: u8 = 1;
+    const FLAGS: usize = 40;
+    // The operators of the two counters; 0 is none.
+    let operators = match revision {
+        3 => [fields.u8(8)?, fields.u8(24)?],
+        4 => [fields.u8(16)?, fields.u8(32)?],
+        _ => [0, 0],
+    };
+    let has_options = revision >= 3 && fields.u32(FLAGS)? != 0;
+    (operators == [0, 0] && !has_options).then_some(())?;
+    let flags = fields.u8(3)?;
+    Some(IpSetMatch {
+        index: fields.u16(0)?,
+        dimensions: fields.u8(2)?,
+        sources: flags >> 1,
+        is_inverted: flags & INVERTED != 0,
+    })
+}
+
 fn packet_type(fields: Fields<'_>) -> Option<XtMatch> {
     Some(XtMatch::PacketType {
         kind: fields.u32(0)?,
@@ -455,6 +507,8 @@ pub(in crate::packet_path) enum XtTarget {
         name: &'static str,
         is_for_tcp_only: bool,
     },
+    /// It lowers the size of the segments of TCP that the other side may send.
+    ClampSegments,
     /// Nothing that concerns the way of a packet.
     Harmless,
     /// What cannot be evaluated, by name.
@@ -494,10 +548,11 @@ impl XtTarget {
                 name: "SYNPROXY",
                 is_for_tcp_only: true,
             }),
+            ("TCPMSS", _) => Some(Self::ClampSegments),
             (
-                "LOG" | "NFLOG" | "ULOG" | "TCPMSS" | "CHECKSUM" | "TRACE" | "TEE" | "CLASSIFY"
-                | "DSCP" | "TOS" | "TTL" | "HL" | "SECMARK" | "CONNSECMARK" | "AUDIT" | "LED"
-                | "IDLETIMER" | "RATEEST" | "SET" | "TCPOPTSTRIP" | "ECN",
+                "LOG" | "NFLOG" | "ULOG" | "CHECKSUM" | "TRACE" | "TEE" | "CLASSIFY" | "DSCP"
+                | "TOS" | "TTL" | "HL" | "SECMARK" | "CONNSECMARK" | "AUDIT" | "LED" | "IDLETIMER"
+                | "RATEEST" | "SET" | "TCPOPTSTRIP" | "ECN",
                 _,
             ) => Some(Self::Harmless),
             _ => None,
