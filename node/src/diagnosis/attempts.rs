@@ -14,6 +14,7 @@ use super::{
     cause::Cause,
     evidence::{Attempt, Evidence, KernelEvidence, PathEvidence, Target},
     report::{Certainty, Report, StepName, StepState},
+    sizes::{LET_ERRORS_PASS, suspicions},
     wording::{part, server},
 };
 use crate::plural::counted;
@@ -30,12 +31,16 @@ pub(super) enum AttemptState {
     Unanswered,
     /// The answer was seen, and the client has not gone on: it may not have got it.
     HalfOpen,
+    /// It is established, and what was sent is not acknowledged.
+    Stalled,
 }
 
 impl AttemptState {
     /// What conntrack says. Of a refused attempt it keeps nothing.
-    pub(super) const fn of(flow: &KnownFlow) -> Self {
+    pub(super) const fn of(attempt: &Attempt) -> Self {
+        let flow = &attempt.flow;
         match (flow.protocol, flow.tcp_state, flow.is_answered) {
+            _ if attempt.is_stalled() => Self::Stalled,
             (Protocol::Tcp, Some(TcpState::SynReceived), _) => Self::HalfOpen,
             (.., false) => Self::Unanswered,
             (.., true) => Self::Answered,
@@ -45,7 +50,7 @@ impl AttemptState {
 
 /// True if packets of an attempt, or of the answer, may have been lost.
 pub(super) fn is_lost(attempt: &Attempt) -> bool {
-    AttemptState::of(&attempt.flow) != AttemptState::Answered
+    AttemptState::of(attempt) != AttemptState::Answered
 }
 
 pub(super) fn judge(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report) {
@@ -140,8 +145,8 @@ fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
     let unanswered: Vec<&KnownFlow> = kernel
         .attempts
         .iter()
+        .filter(|attempt| AttemptState::of(attempt) == AttemptState::Unanswered)
         .map(|attempt| &attempt.flow)
-        .filter(|flow| AttemptState::of(flow) == AttemptState::Unanswered)
         .collect();
     // What was answered since, by whichever backend, was not led there.
     let newest_answer = answered.values().min();
@@ -195,6 +200,10 @@ fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
     if report.has(step) {
         return;
     }
+    if let Some(stalled) = kernel.attempts.iter().find(|attempt| attempt.is_stalled()) {
+        judge_stalled(stalled, kernel, report);
+        return;
+    }
     if answered.is_empty() {
         let text = "conntrack remembers none of this client: let it try again, or use --probe";
         report.step(step, StepState::Unknown, text);
@@ -207,11 +216,39 @@ fn judge_attempts(kernel: &KernelEvidence, report: &mut Report) {
     }
 }
 
+/// A connection on which small packets pass, and others do not.
+fn judge_stalled(stalled: &Attempt, kernel: &KernelEvidence, report: &mut Report) {
+    let server = stalled.flow.server;
+    let mut paths = kernel.paths.iter();
+    let path = paths.find(|path| backend(path).is_none_or(|backend| backend == server));
+    let suspicions = path.map_or_else(String::new, suspicions);
+    let seconds = stalled.age;
+    let text = format!(
+        "the connection from port {} to {server} is established, and what was sent is not acknowledged: large packets may not fit somewhere \
+         (MTU; the last packet was {seconds} s ago){suspicions}",
+        stalled.flow.client.port()
+    );
+    // Without the headers of IP and ICMP.
+    let payload = if server.is_ipv4() { 1472 } else { 1452 };
+    let advice = format!(
+        "try from the client which sizes arrive: `ping -M do -s {payload} {}`; {LET_ERRORS_PASS}",
+        server.ip()
+    );
+    let certainty = Certainty::Observed;
+    report.fails(
+        StepName::Attempts,
+        Cause::MtuTooSmall,
+        certainty,
+        text,
+        advice,
+    );
+}
+
 /// The age of the newest attempt of each server that went so.
 fn newest_by_server(attempts: &[Attempt], state: AttemptState) -> BTreeMap<SocketAddr, u32> {
     let mut newest = BTreeMap::new();
     for attempt in attempts {
-        if AttemptState::of(&attempt.flow) == state {
+        if AttemptState::of(attempt) == state {
             let age = newest.entry(attempt.flow.server).or_insert(attempt.age);
             *age = attempt.age.min(*age);
         }
@@ -295,7 +332,7 @@ pub(super) fn answered_lately(attempts: &[Attempt]) -> BTreeSet<SocketAddr> {
     attempts
         .iter()
         .filter(|attempt| {
-            AttemptState::of(&attempt.flow) == AttemptState::Answered
+            AttemptState::of(attempt) == AttemptState::Answered
                 && attempt.age <= ANSWER_RELEVANCE_SECONDS
         })
         .map(|attempt| attempt.flow.server)

@@ -115,8 +115,12 @@ pub enum Cause {
     BackendAddressTaken,
     /// The backend is on the client's bridge, and its answers pass this node unseen.
     BridgedAnswer,
+    /// Large packets do not fit on the way, and the sender does not learn it.
+    MtuTooSmall,
     /// The table of tracked connections is full.
     ConntrackFull,
+    /// The table of neighbours is full.
+    NeighboursFull,
     /// An entry of conntrack leads this client to a backend that is gone.
     StaleFlow,
     /// All source ports to this backend are in use.

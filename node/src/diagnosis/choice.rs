@@ -33,10 +33,15 @@ pub(super) fn choose(
     };
     let possible =
         (findings.iter().position(is_candidate)).filter(|_| !has_answered_attempt(kernel));
-    let is_silence = |at: usize| findings[at].code == Cause::BackendSilent;
+    // That nothing comes back, or that what was sent is not acknowledged.
+    let is_silent = |it: &Finding| {
+        let is_of_attempts = it.step == StepName::Attempts;
+        it.code == Cause::BackendSilent || it.code == Cause::MtuTooSmall && is_of_attempts
+    };
+    let is_silence = |at: usize| is_silent(&findings[at]);
     let telling = findings
         .iter()
-        .position(|it| it.certainty == Certainty::Observed && it.code != Cause::BackendSilent);
+        .position(|it| it.certainty == Certainty::Observed && !is_silent(it));
     let found = match (certain, observed, possible) {
         (Some(certain), ..) => Some(certain),
         // Silence says least. A probe, or a rule that nobody can evaluate, says more.
@@ -85,12 +90,13 @@ const fn depends_on_state(cause: Cause) -> bool {
     )
 }
 
-/// True if an attempt was not answered, or a filter has dropped packets.
+/// True if an attempt was not answered, or a filter has dropped packets, or has sent them elsewhere and none of the client has come.
 fn loses_packets(kernel: &KernelEvidence) -> bool {
+    let is_unseen = kernel.attempts.is_empty();
     let drops = kernel
         .filters
         .iter()
-        .any(|(_, filters)| filters.dropped > 0);
+        .any(|(_, filters)| filters.dropped > 0 || filters.redirected > 0 && is_unseen);
     drops || kernel.attempts.iter().any(is_lost)
 }
 

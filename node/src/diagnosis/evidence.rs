@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use contiv_model::{Flow, InterfaceName};
 use contiv_renderer::{
     packet_path::{
-        DownLink, KnownFlow, Link, Listening, Neighbour, OwnVerdict, ProbeResult, Route,
+        DownLink, KnownFlow, Link, Listening, Neighbour, NextHop, OwnVerdict, ProbeResult, Route,
         TrafficFilters, Walk,
     },
     shared_tables::TableUse,
@@ -96,6 +96,10 @@ pub struct KernelEvidence {
     pub filters: Vec<(InterfaceName, TrafficFilters)>,
     /// How full the table of tracked connections is.
     pub conntrack: Option<TableUse>,
+    /// How full the table of neighbours of the family is.
+    pub neighbours: Option<TableUse>,
+    /// The ports of a connection count for the choice among several next hops of a route.
+    pub chooses_by_ports: bool,
     /// Settings that stop these packets.
     pub settings: Vec<WrongSetting>,
     /// Bridges show their packets to the rules (`bridge-nf-call-iptables`).
@@ -109,6 +113,19 @@ pub struct Attempt {
     pub flow: KnownFlow,
     /// Seconds since its last packet, at least; 0 if that is not known.
     pub age: u32,
+    /// It is established, and what was sent last is not acknowledged.
+    pub is_unacknowledged: bool,
+}
+
+impl Attempt {
+    /// True if what was sent is not acknowledged for longer than it takes. Much later it is sent again too seldom to tell this from a
+    /// connection that is idle, and about to be forgotten.
+    pub const fn is_stalled(&self) -> bool {
+        const SECONDS_WITHOUT_PACKET: std::ops::RangeInclusive<u32> = 2..=60;
+        self.is_unacknowledged
+            && self.age >= *SECONDS_WITHOUT_PACKET.start()
+            && self.age <= *SECONDS_WITHOUT_PACKET.end()
+    }
 }
 
 /// A setting of the machine that stops packets.
@@ -151,6 +168,10 @@ pub struct PathEvidence {
     pub link: Option<Link>,
     /// The machine that it is passed to, with its address.
     pub neighbour: Option<(IpAddr, Neighbour)>,
+    /// The next hops of its route, if there are several.
+    pub next_hops: Vec<NextHopEvidence>,
+    /// How large its packets may be; none if this node does not forward them.
+    pub sizes: Option<PacketSizes>,
     /// Whether a process of this node listens, where the packet is for one.
     pub listening: Option<Listening>,
     /// False if another program's rule gives it a source that is not of this node.
@@ -159,4 +180,34 @@ pub struct PathEvidence {
     pub source_ports_used: Option<usize>,
     /// What an attempt of this node met.
     pub probe: Option<ProbeResult>,
+}
+
+/// One of several next hops of a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextHopEvidence {
+    /// The next hop.
+    pub hop: NextHop,
+    /// What is known of its neighbour.
+    pub neighbour: Option<Neighbour>,
+}
+
+/// How large the packets of a way may be, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PacketSizes {
+    /// Those that the client sends at most: by the MTU of its own interface, or else those that fit on the way to it.
+    pub client: u32,
+    /// The same of the server.
+    pub server: u32,
+    /// Those that fit on the way to the server.
+    pub to_server: u32,
+    /// Those that fit on the way to the client.
+    pub to_client: u32,
+    /// The interface below the tunnel that leads to the server, with its MTU, if packets with the headers of the tunnel do not fit there.
+    pub outer: Option<(InterfaceName, u32)>,
+    /// The way of an error of this node about packets of the client; none if it was not followed.
+    pub error_to_client: Option<Walk>,
+    /// The same about answers.
+    pub error_to_server: Option<Walk>,
+    /// The way of an error of a machine beyond this node about packets of the client.
+    pub error_from_beyond: Option<Walk>,
 }

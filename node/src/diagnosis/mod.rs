@@ -12,13 +12,14 @@ mod network;
 mod report;
 mod rules;
 mod service;
+mod sizes;
 mod text;
 mod wording;
 
 pub use cause::Cause;
 pub use evidence::{
-    AgentState, Attempt, Evidence, KernelEvidence, PathEvidence, TableEvidence, Target,
-    WrongSetting,
+    AgentState, Attempt, Evidence, KernelEvidence, NextHopEvidence, PacketSizes, PathEvidence,
+    TableEvidence, Target, WrongSetting,
 };
 pub use report::{Certainty, Diagnosis, Finding, Step, StepName, StepState};
 

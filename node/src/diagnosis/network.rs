@@ -4,14 +4,16 @@ use std::net::IpAddr;
 
 use contiv_model::trace::Verdict;
 use contiv_renderer::packet_path::{
-    DownLink, Link, LinkState, Listening, MASQUERADE_PORTS, OwnVerdict, Route, WalkEnd,
+    DownLink, Link, LinkState, Listening, MASQUERADE_PORTS, Neighbour, OwnVerdict, Route, WalkEnd,
 };
+use contiv_renderer::shared_tables::{Loss, TableUse};
 
 use super::{
     cause::Cause,
-    evidence::{Evidence, KernelEvidence, PathEvidence, Target},
+    evidence::{Evidence, KernelEvidence, NextHopEvidence, PathEvidence, Target},
     report::{Certainty, Report, StepName, StepState},
     rules::{answer_harm, certainty},
+    sizes,
     wording::{part, server},
 };
 
@@ -216,7 +218,22 @@ fn judge_link(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report)
         harm.report(step, report);
         return;
     }
-    if let Some(harm) = first_harm(&kernel.paths, |path| neighbour_harm(path, evidence, kernel)) {
+    let hop = |path| next_hop_harm(path, evidence, kernel);
+    let neighbour = |path| neighbour_harm(path, evidence, kernel);
+    let harm = first_harm(&kernel.paths, hop).or_else(|| first_harm(&kernel.paths, neighbour));
+    if let Some(harm) = harm {
+        harm.report(step, report);
+    }
+    let size = |path| {
+        let (certainty, text) = sizes::harm(path, evidence)?;
+        Some(Harm {
+            code: Cause::MtuTooSmall,
+            certainty,
+            text,
+            advice: sizes::LET_ERRORS_PASS,
+        })
+    };
+    if let Some(harm) = first_harm(&kernel.paths, size) {
         harm.report(step, report);
     }
     judge_filters(kernel, report);
@@ -232,20 +249,84 @@ fn judge_link(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report)
     if report.has(step) {
         return;
     }
-    let links = kernel.paths.iter().filter_map(|path| path.link.as_ref());
-    let smallest = links.clone().min_by_key(|link| link.mtu);
-    match (smallest, &kernel.client_link) {
-        (Some(link), Some(client)) if link.mtu < client.mtu => report.step(
-            step,
-            StepState::Ok,
-            format!(
-                "up; {} takes {} bytes and {} {}: large packets rely on ICMP errors (fragmentation needed)",
-                link.name.0, link.mtu, client.name.0, client.mtu
-            ),
-        ),
-        (Some(_), _) => report.step(step, StepState::Ok, "up, and no neighbour has failed"),
-        (None, _) => report.step(step, StepState::Ok, "none: it stays on this node"),
-    }
+    let mut remarks = kernel
+        .paths
+        .iter()
+        .filter_map(|path| sizes::remark(path, evidence));
+    let text = match remarks.next() {
+        Some(remark) => format!("up; {remark}"),
+        None if kernel.paths.iter().any(|path| path.link.is_some()) => {
+            "up, and no neighbour has failed".to_owned()
+        }
+        None => "none: it stays on this node".to_owned(),
+    };
+    report.step(step, StepState::Ok, text);
+}
+
+/// Some of several next hops of a route do not take packets.
+fn next_hop_harm(
+    path: &PathEvidence,
+    evidence: &Evidence,
+    kernel: &KernelEvidence,
+) -> Option<Harm> {
+    let WalkEnd::Sent {
+        interface, gateway, ..
+    } = &path.first.end
+    else {
+        return None;
+    };
+    let is_chosen =
+        |it: &&NextHopEvidence| it.hop.interface == *interface && it.hop.gateway == *gateway;
+    let has_failed = |it: &&NextHopEvidence| {
+        let neighbour = it.neighbour.as_ref();
+        it.hop.is_link_down || neighbour.is_some_and(|neighbour| neighbour.state.has_failed())
+    };
+    // With addresses alone the choice is the same for all connections of this client.
+    let failed: Vec<&NextHopEvidence> = path
+        .next_hops
+        .iter()
+        .filter(has_failed)
+        .filter(|it| kernel.chooses_by_ports || is_chosen(it))
+        .collect();
+    let first = failed.first()?;
+    let name = |it: &&NextHopEvidence| {
+        let interface = &it.hop.interface.0;
+        it.hop.gateway.map_or_else(
+            || interface.to_string(),
+            |gateway| format!("{gateway} by {interface}"),
+        )
+    };
+    let names: Vec<String> = failed.iter().map(name).collect();
+    let which = if kernel.chooses_by_ports {
+        "connections that the kernel leads there fail, by their ports"
+    } else {
+        "connections from this address to the backend are led there"
+    };
+    let text = format!(
+        "{} of {} next hops of the route to {} do not take packets ({}): {which}",
+        failed.len(),
+        path.next_hops.len(),
+        server(path, evidence),
+        names.join(", ")
+    );
+    let is_sure = |it: &&NextHopEvidence| {
+        let neighbour = it.neighbour.as_ref();
+        it.hop.is_link_down || neighbour.is_some_and(Neighbour::has_failed_lately)
+    };
+    Some(Harm {
+        code: if first.hop.is_link_down {
+            Cause::LinkDown
+        } else {
+            Cause::NeighbourFailed
+        },
+        certainty: if failed.iter().any(is_sure) {
+            Certainty::Observed
+        } else {
+            Certainty::Possible
+        },
+        text,
+        advice: "take the next hop out of the route, or bring it back: `ip route show`, `ip neigh show`",
+    })
 }
 
 /// Nobody answers for the address to which the packet is passed.
@@ -461,6 +542,7 @@ fn judge_limits(kernel: &KernelEvidence, report: &mut Report) {
             "raise it: `sysctl -w net.netfilter.nf_conntrack_max=…`, and see who opens so many: `conntrack -L`",
         );
     }
+    judge_neighbour_table(kernel, report);
     if let Some((used, _)) = kernel.own_ports.filter(|(used, limit)| used >= limit) {
         report.fails(
             step,
@@ -492,6 +574,37 @@ fn judge_limits(kernel: &KernelEvidence, report: &mut Report) {
             |(used, limit)| format!("conntrack has room: {used} of {limit}"),
         );
         report.step(step, StepState::Ok, text);
+    }
+}
+
+/// The kernel has no room to look for a neighbour that it does not know. Entries that others fixed count too, but not to the limit: so only
+/// where it was full before.
+fn judge_neighbour_table(kernel: &KernelEvidence, report: &mut Report) {
+    let was_full = |table: &&TableUse| {
+        let mut losses = table.losses.iter();
+        table.entries >= table.limit
+            && losses.any(|(loss, count)| *loss == Loss::Full && *count > 0)
+    };
+    let Some(table) = kernel.neighbours.as_ref().filter(was_full) else {
+        return;
+    };
+    let is_unknown = |path: &PathEvidence| {
+        matches!(path.first.end, WalkEnd::Sent { .. }) && path.neighbour.is_none()
+    };
+    if kernel.paths.iter().any(is_unknown) {
+        report.fails(
+            StepName::Limits,
+            Cause::NeighboursFull,
+            Certainty::Possible,
+            format!(
+                "the table of neighbours is full, {} of {}, and has no entry for the next machine of the way",
+                table.entries, table.limit
+            ),
+            format!(
+                "raise it: `sysctl -w {}=…`, and see who fills it: `ip neigh show`",
+                table.table.limit_setting()
+            ),
+        );
     }
 }
 

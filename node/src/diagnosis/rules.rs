@@ -13,6 +13,8 @@ use super::{
 const NAMED_DIFFERENCES: usize = 3;
 /// How many rules that cannot be evaluated are named.
 const NAMED_DOUBTS: usize = 3;
+/// The end of the names of tables whose rules only their own program can show.
+const LEGACY: &str = "of iptables-legacy";
 
 /// The agent's table.
 pub(super) fn judge_table(evidence: &Evidence, kernel: &KernelEvidence, report: &mut Report) {
@@ -164,7 +166,7 @@ fn first_packet_harm(
     Some(stopped(by, *kind))
 }
 
-fn stopped(by: &RuleRef, kind: StopKind) -> (Cause, String, &'static str) {
+pub(super) fn stopped(by: &RuleRef, kind: StopKind) -> (Cause, String, &'static str) {
     const SHOW: &str =
         "look at it with `nft -a list ruleset`, and let these packets pass before it";
     match kind {
@@ -208,7 +210,12 @@ fn judge_doubts(kernel: &KernelEvidence, report: &mut Report) {
             .filter(|doubt| doubt.is_harmful)
             .filter(|doubt| has_bridge || !doubt.rule.base.table.starts_with("bridge "))
         {
-            let text = format!("{} ({}: {})", doubt.rule, doubt.condition, doubt.effect);
+            let table = &doubt.rule.base.table;
+            let text = if table.ends_with(LEGACY) {
+                format!("the tables {table}, which the kernel does not show")
+            } else {
+                format!("{} ({}: {})", doubt.rule, doubt.condition, doubt.effect)
+            };
             if !harmful.contains(&text) {
                 harmful.push(text);
             }
@@ -217,6 +224,12 @@ fn judge_doubts(kernel: &KernelEvidence, report: &mut Report) {
     if harmful.is_empty() {
         return;
     }
+    let is_legacy = harmful.iter().any(|text| text.contains(LEGACY));
+    let advice = if is_legacy {
+        "look at them, and whether their counters rise with each attempt: `iptables-legacy-save -c`, ip6tables too, `nft list ruleset`"
+    } else {
+        "look whether their counters rise with each attempt: `nft list ruleset`"
+    };
     let more = harmful.len().saturating_sub(NAMED_DOUBTS);
     harmful.truncate(NAMED_DOUBTS);
     let more = if more > 0 {
@@ -232,6 +245,6 @@ fn judge_doubts(kernel: &KernelEvidence, report: &mut Report) {
             "rules that cannot be evaluated here may stop it: {}{more}",
             harmful.join("; ")
         ),
-        "look whether their counters rise with each attempt: `nft list ruleset`",
+        advice,
     );
 }

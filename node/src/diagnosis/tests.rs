@@ -1,6 +1,9 @@
 //! Each kind of evidence gives its cause, and what works is not blamed.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use contiv_model::{
     Backend, ContivService, Flow, InterfaceName, NodeFacts, Protocol, ServiceId, ServicePort,
@@ -9,9 +12,10 @@ use contiv_model::{
 };
 use contiv_renderer::packet_path::{
     ChainRef, Doubt, DownLink, Hook, KnownFlow, Link, LinkState, Listener, Listening, Neighbour,
-    NeighbourState, OwnVerdict, ProbeResult, Route, RuleRef, StopKind, TcpState, TrafficFilters,
-    Walk, WalkEnd, WalkStep,
+    NeighbourState, NextHop, OwnVerdict, ProbeResult, Route, RuleRef, StopKind, TcpState,
+    TrafficFilters, Walk, WalkEnd, WalkStep,
 };
+use contiv_renderer::shared_tables::{Loss, SharedTable, TableUse};
 use jiff::Timestamp;
 
 use super::*;
@@ -83,6 +87,7 @@ fn link(name: &str) -> Link {
         master: None,
         kind: Some("veth".to_owned()),
         has_xdp: false,
+        linked: None,
     }
 }
 
@@ -119,6 +124,8 @@ fn path(backend: &str) -> PathEvidence {
         answer: Some(walk(sent_by("veth1", "10.244.1.5:40000"))),
         link: Some(link("eth0")),
         neighbour: None,
+        next_hops: Vec::new(),
+        sizes: None,
         listening: None,
         is_source_own: true,
         source_ports_used: None,
@@ -152,7 +159,11 @@ fn healthy() -> Evidence {
 /// An attempt, so many seconds ago.
 fn attempt_at(server: &str, state: TcpState, is_answered: bool, age: u32) -> Attempt {
     let flow = flow_to(server, state, is_answered);
-    Attempt { flow, age }
+    Attempt {
+        flow,
+        age,
+        is_unacknowledged: false,
+    }
 }
 
 fn attempt(server: &str, state: TcpState, is_answered: bool) -> Attempt {
@@ -766,4 +777,187 @@ fn stopped_agent_is_the_cause_only_of_what_the_table_lacks() {
     assert_eq!(stopped(untouched), Some(Cause::AgentStopped));
     let missing = with(|kernel| kernel.table = TableEvidence::Missing);
     assert_eq!(stopped(missing), Some(Cause::AgentStopped));
+}
+
+/// Sizes of a way on which all packets fit.
+fn sizes() -> PacketSizes {
+    PacketSizes {
+        client: 1500,
+        server: 1500,
+        to_server: 1500,
+        to_client: 1500,
+        outer: None,
+        error_to_client: None,
+        error_to_server: Some(walk(sent("10.244.2.7:0"))),
+        error_from_beyond: None,
+    }
+}
+
+fn dropped() -> Walk {
+    walk(WalkEnd::Stopped {
+        by: rule("OUTPUT"),
+        kind: StopKind::Drops,
+    })
+}
+
+#[test]
+fn packets_that_do_not_fit_are_the_cause_if_errors_are_lost() {
+    let judged = |change: &dyn Fn(&mut PathEvidence, &mut PacketSizes)| {
+        diagnose(&with_paths(|path| {
+            let mut sizes = sizes();
+            change(path, &mut sizes);
+            path.sizes = Some(sizes);
+        }))
+    };
+    let code = |diagnosis: &Diagnosis| diagnosis.cause.as_ref().map(|it| it.code);
+    assert_eq!(code(&judged(&|_, _| ())), None);
+    let relies = judged(&|_, sizes| sizes.to_client = 1000);
+    assert_eq!(relies.cause, None, "{relies}");
+    assert!(relies.to_string().contains("1000 fit"), "{relies}");
+    let lost = judged(&|_, sizes| {
+        sizes.to_client = 1000;
+        sizes.error_to_server = Some(dropped());
+    });
+    let cause = lost.cause.unwrap();
+    assert_eq!(
+        (cause.code, cause.certainty),
+        (Cause::MtuTooSmall, Certainty::Certain)
+    );
+    assert!(cause.text.contains("OUTPUT"), "{}", cause.text);
+    // The client tells the server what it takes, or a rule does.
+    let announced = judged(&|_, sizes| {
+        (sizes.client, sizes.to_client) = (1000, 1000);
+        sizes.error_to_server = Some(dropped());
+    });
+    assert_eq!(code(&announced), None, "{announced}");
+    let clamped = judged(&|path, sizes| {
+        sizes.to_client = 1000;
+        sizes.error_to_server = Some(dropped());
+        let clamps = WalkStep::SegmentsClamped(rule("FORWARD"));
+        path.first.steps.push(clamps);
+    });
+    assert_eq!(code(&clamped), None, "{clamped}");
+}
+
+#[test]
+fn stalled_connection_is_the_cause_with_what_may_explain_it() {
+    let stalled = |age| {
+        let mut attempt = attempt_at(BACKENDS[0], TcpState::Established, true, age);
+        attempt.is_unacknowledged = true;
+        with(|kernel| {
+            kernel.attempts.push(attempt);
+            for path in &mut kernel.paths {
+                path.sizes = Some(PacketSizes {
+                    error_from_beyond: Some(dropped()),
+                    outer: Some((InterfaceName::new("eno1"), 1500)),
+                    ..sizes()
+                });
+            }
+        })
+    };
+    let found = diagnose(&stalled(3)).cause.unwrap();
+    assert_eq!(
+        (found.code, found.certainty),
+        (Cause::MtuTooSmall, Certainty::Observed)
+    );
+    for part in ["eno1", "OUTPUT", "port 50000"] {
+        assert!(found.text.contains(part), "{}", found.text);
+    }
+    assert_eq!(cause(&stalled(1)), None, "it is on its way");
+    assert_eq!(cause(&stalled(200)), None, "it may be idle");
+    // A rule that nobody can evaluate says more.
+    let mut evidence = stalled(3);
+    if let Ok(kernel) = &mut evidence.kernel {
+        kernel.paths[0].first.doubts.push(Doubt {
+            rule: rule("FORWARD"),
+            condition: "match length of iptables".to_owned(),
+            effect: "drop".to_owned(),
+            is_harmful: true,
+        });
+    }
+    assert_eq!(cause(&evidence), Some(Cause::RuleUnclear));
+}
+
+#[test]
+fn next_hop_that_is_not_there_counts_only_if_it_may_be_chosen() {
+    let gateways = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse::<IpAddr>().unwrap());
+    let judged = |chosen: usize, by_ports: bool| {
+        let mut evidence = with_paths(|path| {
+            path.first.end = WalkEnd::Sent {
+                interface: InterfaceName::new("eth0"),
+                gateway: Some(gateways[chosen]),
+                source: address("10.244.1.5:40000"),
+                destination: address(BACKENDS[0]),
+            };
+            path.next_hops = [NeighbourState::Reachable, NeighbourState::Failed]
+                .into_iter()
+                .zip(gateways)
+                .map(|(state, gateway)| NextHopEvidence {
+                    hop: NextHop {
+                        interface: InterfaceName::new("eth0"),
+                        gateway: Some(gateway),
+                        is_link_down: false,
+                    },
+                    neighbour: Some(neighbour(state, 2)),
+                })
+                .collect();
+        });
+        if let Ok(kernel) = &mut evidence.kernel {
+            kernel.chooses_by_ports = by_ports;
+        }
+        diagnose(&evidence).cause
+    };
+    assert_eq!(judged(0, false), None);
+    for (chosen, by_ports) in [(1, false), (0, true), (1, true)] {
+        let found = judged(chosen, by_ports).unwrap();
+        assert_eq!(
+            (found.code, found.certainty),
+            (Cause::NeighbourFailed, Certainty::Observed)
+        );
+        assert!(found.text.contains("1 of 2 next hops"), "{}", found.text);
+    }
+}
+
+#[test]
+fn full_table_of_neighbours_counts_only_for_one_that_is_not_known() {
+    let full = |entries, losses: &[(Loss, u64)], knows: bool| {
+        let mut evidence = with(|kernel| {
+            kernel.neighbours = Some(TableUse {
+                table: SharedTable::Arp,
+                entries,
+                limit: 1024,
+                losses: losses.to_vec(),
+            });
+        });
+        if let (Ok(kernel), true) = (&mut evidence.kernel, knows) {
+            for path in &mut kernel.paths {
+                let known = neighbour(NeighbourState::Reachable, 1);
+                path.neighbour = Some((address(BACKENDS[0]).ip(), known));
+            }
+        }
+        cause(&evidence)
+    };
+    let lost = [(Loss::Full, 3)];
+    assert_eq!(full(1024, &lost, false), Some(Cause::NeighboursFull));
+    assert_eq!(full(1024, &lost, true), None);
+    assert_eq!(full(1023, &lost, false), None);
+    assert_eq!(full(5000, &[(Loss::Full, 0)], false), None, "fixed ones");
+}
+
+#[test]
+fn redirected_packets_count_only_if_none_of_the_client_has_come() {
+    let redirected = |attempts: &[Attempt]| {
+        with(|kernel| {
+            let filters = TrafficFilters {
+                ingress: vec!["u32".to_owned()],
+                redirected: 4,
+                ..TrafficFilters::default()
+            };
+            kernel.filters.push((InterfaceName::new("eth0"), filters));
+            kernel.attempts = attempts.to_vec();
+        })
+    };
+    assert_eq!(cause(&redirected(&[])), Some(Cause::FilterUnclear));
+    let old = attempt_at(BACKENDS[0], TcpState::Established, true, 100);
+    assert_eq!(cause(&redirected(&[old])), None);
 }

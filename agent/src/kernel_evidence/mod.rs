@@ -1,5 +1,8 @@
 //! Reads from the kernel of this machine what concerns one connection.
 
+mod attempts;
+mod sizes;
+
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     net::{IpAddr, SocketAddr},
@@ -10,15 +13,18 @@ use std::{
 use contiv_model::{Flow, InterfaceName, Protocol};
 use contiv_node::{
     Explanation,
-    diagnosis::{Attempt, Cause, KernelEvidence, PathEvidence, TableEvidence, WrongSetting},
+    diagnosis::{
+        Attempt, Cause, KernelEvidence, NextHopEvidence, PathEvidence, TableEvidence, WrongSetting,
+    },
 };
 use contiv_renderer::{
     nftables::{self, Evaluation, FlowOutcome, InspectError, Inspector},
     packet_path::{
-        AddressKind, ClientOrigin, KernelNetwork, KernelSettings, KnownFlow, Link, Listening,
-        Network, NodeInspector, OwnVerdict, Packet, PathError, PathInspector, Route, RouteQuery,
-        TcpState, Walk, WalkEnd, WalkStep, probe, probe_datagram,
+        AddressKind, ClientOrigin, KernelNetwork, Link, Listening, Network, NodeInspector,
+        OwnVerdict, Packet, PathError, PathInspector, Route, RouteQuery, Walk, WalkEnd, WalkStep,
+        probe, probe_datagram,
     },
+    shared_tables::{self, SharedTable},
 };
 use thiserror::Error;
 
@@ -34,8 +40,6 @@ const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
 const ACCEPT_LOOKS: usize = 3;
 /// No further backend is followed after this time: the kernel may have very many rules, or change them all the time.
 const FOLLOW_LIMIT: Duration = Duration::from_secs(2);
-/// An attempt with so few seconds left may have a shorter limit than others, that of failover.
-const SHORT_LIMIT_SECONDS: u32 = 5;
 /// The source port of a packet that is followed. Rules seldom look at it.
 const CLIENT_PORT: u16 = 40_000;
 
@@ -180,6 +184,8 @@ impl<'a> Reader<'a> {
         let verdicts = own_verdicts(evaluation);
         let ways = verdicts.len();
         let mut paths = Vec::new();
+        let (attempts, open) = attempts::read(&mut self.node, self.flow)?;
+        let is_stalled = attempts.iter().any(Attempt::is_stalled);
         let client_route = match &self.origin {
             ClientOrigin::Unknown(route) => Some(route.clone()),
             ClientOrigin::ThisNode | ClientOrigin::Interface(_) | ClientOrigin::Network(_) => None,
@@ -190,7 +196,7 @@ impl<'a> Reader<'a> {
                 if begun.elapsed() > FOLLOW_LIMIT && !paths.is_empty() {
                     break;
                 }
-                paths.push(self.path(own)?);
+                paths.push(self.path(own, is_stalled)?);
             }
         }
         let paths_left_out = if client_route.is_none() {
@@ -203,19 +209,9 @@ impl<'a> Reader<'a> {
         if probes {
             try_backends(&mut paths, self.flow.protocol());
         }
-        let (protocol, from, to) = (self.flow.protocol(), self.flow.from(), self.destination());
-        let known = self.node.flows(protocol, from, to)?;
-        let own_ports = self.own_ports(known.open);
-        let flows = known.flows;
-        let is_unanswered = flows.iter().any(|flow| !flow.is_answered);
-        let settings = self.node.settings();
-        let attempts = flows
-            .into_iter()
-            .map(|flow| Attempt {
-                age: age(&flow, settings).unwrap_or(0),
-                flow,
-            })
-            .collect();
+        let (protocol, from) = (self.flow.protocol(), self.flow.from());
+        let own_ports = self.own_ports(open);
+        let is_unanswered = attempts.iter().any(|attempt| !attempt.flow.is_answered);
         let flows_to_client = if is_unanswered {
             self.node.flows_to(protocol, from)?.flows
         } else {
@@ -244,6 +240,8 @@ impl<'a> Reader<'a> {
             without_ipv6: self.without_ipv6(),
             settings: self.wrong_settings(&paths)?,
             conntrack: self.node.settings().conntrack(),
+            neighbours: neighbour_table(is_ipv4),
+            chooses_by_ports: self.node.settings().chooses_by_ports(is_ipv4),
             bridges_call_rules: self.node.settings().filters_bridges(is_ipv4) == Some(true),
             paths,
             paths_left_out,
@@ -258,7 +256,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Follows the connection for one verdict of the agent's table.
-    fn path(&mut self, own: OwnVerdict) -> Result<PathEvidence, PathError> {
+    fn path(&mut self, own: OwnVerdict, is_stalled: bool) -> Result<PathEvidence, PathError> {
         let packet = Packet {
             protocol: self.flow.protocol(),
             source: SocketAddr::new(self.flow.from(), CLIENT_PORT),
@@ -269,6 +267,14 @@ impl<'a> Reader<'a> {
         let first = self.rules.walk_first(&packet, own, network)?;
         let answer = self.rules.walk_answer(&packet, &first, network)?;
         let is_source_own = self.is_source_own(&first)?;
+        let sizes = match &answer {
+            Some(answer) => {
+                let (node, rules) = (&mut self.node, &mut self.rules);
+                sizes::read(node, rules, &packet, [&first, answer], is_stalled)?
+            }
+            None => None,
+        };
+        let next_hops = self.next_hops(&packet, &first)?;
         let (mut link, mut neighbour) = (None, None);
         if let WalkEnd::Sent {
             interface,
@@ -290,11 +296,41 @@ impl<'a> Reader<'a> {
             answer,
             link,
             neighbour,
+            next_hops,
+            sizes,
             listening: None,
             is_source_own,
             source_ports_used: None,
             probe: None,
         })
+    }
+
+    /// The next hops among which the kernel chooses for a packet that leaves, with what is known of their neighbours.
+    fn next_hops(
+        &mut self,
+        packet: &Packet,
+        walk: &Walk,
+    ) -> Result<Vec<NextHopEvidence>, PathError> {
+        let WalkEnd::Sent { destination, .. } = walk.end else {
+            return Ok(Vec::new());
+        };
+        let mark = walk.steps.iter().rev().find_map(|step| match step {
+            WalkStep::Marked { mark, .. } => Some(*mark),
+            _ => None,
+        });
+        let hops = self.node.network().next_hops(&RouteQuery {
+            source: Some(packet.source.ip()),
+            destination: destination.ip(),
+            input: packet.input.clone(),
+            mark: mark.unwrap_or_default(),
+            ports: Some((packet.protocol, packet.source.port(), destination.port())),
+        })?;
+        let evidence = hops.into_iter().map(|hop| {
+            let address = hop.gateway.unwrap_or_else(|| destination.ip());
+            let neighbour = self.node.neighbour(&hop.interface, address)?;
+            Ok(NextHopEvidence { hop, neighbour })
+        });
+        evidence.collect()
     }
 
     /// Whether processes listen where the ways end at one. Connections that wait for a process are looked at several times: it may be
@@ -449,32 +485,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Seconds since the last packet of a flow, at least. A connection may have limits of its own, as those of failover have.
-fn age(flow: &KnownFlow, settings: &KernelSettings) -> Option<u32> {
-    let timeout = match (flow.tcp_state, flow.protocol) {
-        (Some(state), _) => match state {
-            TcpState::SynSent | TcpState::SynSent2 => "tcp_timeout_syn_sent",
-            TcpState::SynReceived => "tcp_timeout_syn_recv",
-            TcpState::Established => "tcp_timeout_established",
-            TcpState::FinWait => "tcp_timeout_fin_wait",
-            TcpState::CloseWait => "tcp_timeout_close_wait",
-            TcpState::LastAck => "tcp_timeout_last_ack",
-            TcpState::TimeWait => "tcp_timeout_time_wait",
-            TcpState::Close => "tcp_timeout_close",
-            TcpState::None => return None,
-        },
-        (None, Protocol::Udp) if flow.is_assured => "udp_timeout_stream",
-        (None, Protocol::Udp) => "udp_timeout",
-        (None, _) => return None,
-    };
-    let left = flow.seconds_left?;
-    if timeout == "tcp_timeout_syn_sent" && left <= SHORT_LIMIT_SECONDS {
-        return None;
-    }
-    let limit = settings.number(&format!("net/netfilter/nf_conntrack_{timeout}"))?;
-    u32::try_from(limit).ok()?.checked_sub(left)
-}
-
 /// Connections of this node from a loopback address to elsewhere: the kernel gives them the source of their route.
 fn with_own_source(flow: Flow, network: &mut KernelNetwork) -> Flow {
     if !flow.from().is_loopback() || flow.to().is_loopback() {
@@ -526,6 +536,17 @@ pub(crate) fn with_interface(flow: Flow) -> Result<Flow, NoSuchInterface> {
 #[derive(Debug, Error)]
 #[error("this node has no interface {0}: `ip link show` lists them")]
 pub(crate) struct NoSuchInterface(InterfaceName);
+
+/// How full the table of neighbours of a family is.
+fn neighbour_table(is_ipv4: bool) -> Option<shared_tables::TableUse> {
+    let wanted = if is_ipv4 {
+        SharedTable::Arp
+    } else {
+        SharedTable::Ndisc
+    };
+    let mut tables = shared_tables::read().into_iter();
+    tables.find(|table| table.table == wanted)
+}
 
 fn is_waited_for(path: &PathEvidence) -> bool {
     matches!(&path.listening, Some(Listening::Here(listener)) if listener.waiting > 0)
