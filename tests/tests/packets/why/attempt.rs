@@ -1,18 +1,21 @@
 //! Attempts of the client of a fault.
 
 use std::{
-    io::Read,
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     thread,
     time::Duration,
 };
 
-use contiv_tests::lab::{Outcome, Result, wait_until};
+use contiv_tests::lab::{LabError, Outcome, Result, wait_until};
 
 use super::{
     fault::{Failure, Fault},
-    scene::{EVENT_TIMEOUT, LARGE_ANSWER, Scene, destination},
+    scene::{EVENT_TIMEOUT, LARGE_BYTES, Scene, destination},
 };
+
+/// A client whose large packets vanish waits for so long.
+const HANG_TIME: Duration = Duration::from_secs(20);
 
 /// Waits until the connections of a fault are answered.
 pub(super) fn wait_until_answered(scene: &Scene<'_>, fault: &Fault) -> Result<()> {
@@ -45,7 +48,7 @@ pub(super) fn fails(scene: &Scene<'_>, fault: &Fault) -> Result<bool> {
     })?;
     let answered = answers.iter().filter(|is_answered| **is_answered).count();
     Ok(match fault.failure {
-        Failure::All | Failure::LargeAnswers => answered == 0,
+        Failure::All | Failure::LargeAnswers | Failure::LargeRequests => answered == 0,
         Failure::Some => answered > 0 && answered < tries,
     })
 }
@@ -53,8 +56,12 @@ pub(super) fn fails(scene: &Scene<'_>, fault: &Fault) -> Result<bool> {
 fn is_answered(scene: &Scene<'_>, fault: &Fault, limit: Duration) -> Result<bool> {
     let (address, protocol) = destination(&fault.to)?;
     let from = fault.from.namespace(scene.lab);
-    if fault.failure == Failure::LargeAnswers {
-        return from.run(|| Ok(large_answer_arrives(address, limit)));
+    if matches!(
+        fault.failure,
+        Failure::LargeAnswers | Failure::LargeRequests
+    ) {
+        let is_request = fault.failure == Failure::LargeRequests;
+        return from.run(|| passes_large_packets(address, is_request, limit));
     }
     // Errors of the system other than the usual ones, as for a route of type blackhole, are failures of the connection too.
     Ok(matches!(
@@ -63,13 +70,25 @@ fn is_answered(scene: &Scene<'_>, fault: &Fault, limit: Duration) -> Result<bool
     ))
 }
 
-/// Connects, and reads all of a large answer.
-fn large_answer_arrives(server: SocketAddr, limit: Duration) -> bool {
-    let read = || {
-        let mut stream = TcpStream::connect_timeout(&server, limit)?;
+/// Connects, sends a large request or none, and reads the answer, which is large without one. A client that waits in vain hangs on.
+fn passes_large_packets(server: SocketAddr, is_request: bool, limit: Duration) -> Result<bool> {
+    let failed = |error| LabError::system(format!("connect to {server}"), error);
+    let mut stream = TcpStream::connect_timeout(&server, limit).map_err(failed)?;
+    let mut exchange = || -> io::Result<()> {
         stream.set_read_timeout(Some(limit))?;
-        let mut buffer = vec![0; LARGE_ANSWER];
-        stream.read_exact(&mut buffer)
+        stream.set_write_timeout(Some(limit))?;
+        if is_request {
+            stream.write_all(&vec![b'x'; LARGE_BYTES])?;
+            return stream.read_exact(&mut [0]);
+        }
+        stream.read_exact(&mut vec![0; LARGE_BYTES])
     };
-    read().is_ok()
+    let has_passed = exchange().is_ok();
+    if !has_passed {
+        thread::spawn(move || {
+            thread::sleep(HANG_TIME);
+            drop(stream);
+        });
+    }
+    Ok(has_passed)
 }

@@ -17,8 +17,10 @@ pub(super) enum Failure {
     All,
     /// Some connections are not answered.
     Some,
-    /// Connections are answered, but large answers do not arrive.
+    /// Connections are established, but large answers do not arrive.
     LargeAnswers,
+    /// The same with large requests.
+    LargeRequests,
 }
 
 /// A step of making or ending a fault.

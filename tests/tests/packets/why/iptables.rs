@@ -268,3 +268,47 @@ fn rules_of_iptables_are_named() -> Result<()> {
         run_group("rules of iptables", &mut scene, &faults)
     })
 }
+
+/// Ends a fault of iptables-legacy.
+const FLUSH_LEGACY: &str = "for table in filter nat mangle; do iptables-legacy -t $table -F; done; iptables-legacy -P FORWARD ACCEPT";
+
+#[test]
+fn rules_of_iptables_legacy_are_named_as_unknown() -> Result<()> {
+    isolated(
+        "why::iptables::rules_of_iptables_legacy_are_named_as_unknown",
+        |lab| {
+            let mut scene = Scene::start(lab, &[])?;
+            let legacy = |name, from, to, expert, script: &str| {
+                fault(name, from, to, &["rule-unclear"], expert).shell(
+                    Machine::Node,
+                    script,
+                    FLUSH_LEGACY,
+                )
+            };
+            let faults = [
+                legacy(
+                    "dropped in FORWARD of iptables-legacy",
+                    Machine::Pod2,
+                    WEB,
+                    "a rule of iptables-legacy drops packets to the backend",
+                    "iptables-legacy -A FORWARD -d 10.244.2.10 -j DROP",
+                ),
+                legacy(
+                    "refused by the policy of iptables-legacy",
+                    Machine::Client,
+                    NODE_PORT,
+                    "the policy of FORWARD of iptables-legacy is DROP",
+                    "iptables-legacy -P FORWARD DROP",
+                ),
+                legacy(
+                    "dropped in PREROUTING of iptables-legacy",
+                    Machine::Pod2,
+                    WEB,
+                    "a rule of mangle PREROUTING of iptables-legacy drops packets to cluster IPs",
+                    "iptables-legacy -t mangle -A PREROUTING -d 10.96.0.0/16 -j DROP",
+                ),
+            ];
+            run_group("rules of iptables-legacy", &mut scene, &faults)
+        },
+    )
+}

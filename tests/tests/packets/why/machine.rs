@@ -79,6 +79,30 @@ fn faults_of_routes() -> Vec<Fault> {
     ]
 }
 
+/// Two next hops of the route to the other node's pods, with options of the second one.
+fn two_next_hops(second: &str) -> String {
+    format!("ip route replace 10.244.2.0/24 nexthop via 172.31.0.2 nexthop {second}")
+}
+
+fn faults_of_next_hops() -> Vec<Fault> {
+    use Machine::{Node, Pod2};
+    const BACK: &str = "ip route replace 10.244.2.0/24 via 172.31.0.2; echo 0 >/proc/sys/net/ipv4/fib_multipath_hash_policy";
+    let by_ports =
+        |make: &str| format!("{make}; echo 1 >/proc/sys/net/ipv4/fib_multipath_hash_policy");
+    let link = "ip link add tun9 type veth peer name tun8; ip addr add 198.18.9.1/24 dev tun9; ip link set tun9 up; ip link set tun8 up";
+    vec![
+        fault("one of two next hops is not there", Pod2, WEB, &["neighbour-failed"], "the route to the backend has two next hops, of which 172.31.0.77 does not answer ARP")
+            .shell(Node, &by_ports(&two_next_hops("via 172.31.0.77")), BACK).failing(Failure::Some).patient(NEIGHBOUR_TIMEOUT),
+        fault("one of two next hops has no carrier", Pod2, WEB, &["link-down"], "the route to the backend has two next hops, of which that by tun9 has no carrier")
+            .shell(Node, &by_ports(&format!("{link}; {}; ip link set tun8 down", two_next_hops("via 198.18.9.2"))), &format!("{BACK}; ip link del tun9")).failing(Failure::Some),
+        fault("the chosen next hop is not there", Pod2, WEB, &["neighbour-failed"], "of two next hops the kernel chooses 172.31.0.77 for these addresses, which does not answer ARP")
+            .shell(Node, &two_next_hops("via 172.31.0.77 weight 255"), BACK).patient(NEIGHBOUR_TIMEOUT),
+        fault("one of two next hops is not there (IPv6)", Pod2, WEB6, &["neighbour-failed"], "the route to the backend has two next hops, of which fd00:172:31::77 does not answer")
+            .shell(Node, "ip -6 route del fd00:10:244:2::/64; ip -6 route add fd00:10:244:2::/64 nexthop via fd00:172:31::2 nexthop via fd00:172:31::77; echo 1 >/proc/sys/net/ipv6/fib_multipath_hash_policy",
+                "echo 0 >/proc/sys/net/ipv6/fib_multipath_hash_policy; ip -6 route del fd00:10:244:2::/64; ip -6 route add fd00:10:244:2::/64 via fd00:172:31::2").failing(Failure::Some).patient(NEIGHBOUR_TIMEOUT),
+    ]
+}
+
 fn faults_of_links() -> Vec<Fault> {
     use Machine::{Client, Node, Pod1, Pod2};
     let linked = |name, from, to: &str, codes, expert, make: &str, end: &str| {
@@ -105,9 +129,6 @@ fn faults_of_links() -> Vec<Fault> {
         fault("neighbour solicitations are dropped", Pod2, "[fd00:10:96::81]:80/tcp", &["rule-drops", "neighbour-failed", "rule-stops-answer"], "a rule of the table fw drops neighbour advertisements, so the backend cannot be found").patient(NEIGHBOUR_TIMEOUT)
             .nft("table ip6 fw { chain base { type filter hook input priority 0; icmpv6 type { nd-neighbor-advert, nd-neighbor-solicit } drop; }; }")
             .inject(Step::Shell(Node, "ip neigh flush all".to_owned())),
-        linked("large answers do not fit", Pod2, "10.96.0.84:80/tcp", &["mtu-too-small"], "pod2 takes 1000 bytes only, and a rule drops the ICMP errors that would say so",
-            "ip link set pod2 mtu 1000; nft 'add table ip fw; add chain ip fw base { type filter hook output priority 0; }; add rule ip fw base icmp type destination-unreachable drop'",
-            "nft delete table ip fw; ip link set pod2 mtu 1500; ip route flush cache").failing(Failure::LargeAnswers),
         linked("a filter of traffic control at the pod's interface", Pod2, WEB, &["filter-unclear"], "a filter of tc at the ingress of pod2 sends the packets elsewhere",
             &format!("{drop_port}; tc qdisc add dev pod2 clsact; tc filter add dev pod2 ingress protocol ip u32 match ip dst 10.96.0.80/32 action mirred egress redirect dev drop9"),
             "tc qdisc del dev pod2 clsact; ip link del drop9"),
@@ -220,10 +241,14 @@ fn faults_of_settings_and_routes_are_named() -> Result<()> {
         "why::machine::faults_of_settings_and_routes_are_named",
         |lab| {
             let mut scene = Scene::start(lab, &[])?;
-            let faults: Vec<Fault> = [faults_of_settings(), faults_of_routes()]
-                .into_iter()
-                .flatten()
-                .collect();
+            let faults: Vec<Fault> = [
+                faults_of_settings(),
+                faults_of_routes(),
+                faults_of_next_hops(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
             run_group("settings and routes of the node", &mut scene, &faults)
         },
     )

@@ -4,8 +4,8 @@ use std::{
     any::Any,
     collections::BTreeMap,
     fs,
-    io::Write,
-    net::{SocketAddr, TcpListener},
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
     process::Command,
     thread,
     time::Duration,
@@ -20,9 +20,10 @@ use serde_json::Value;
 
 /// The time limit of the agent's steps.
 pub(super) const EVENT_TIMEOUT: Duration = Duration::from_secs(4);
-/// The port of the server with large answers, and their length.
-const LARGE_PORT: u16 = 8088;
-pub(super) const LARGE_ANSWER: usize = 200_000;
+/// The ports of the servers with large answers, and with large requests, and their length.
+const LARGE_ANSWERS_PORT: u16 = 8088;
+const LARGE_REQUESTS_PORT: u16 = 8089;
+pub(super) const LARGE_BYTES: usize = 200_000;
 
 /// A machine or pod of the lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +94,15 @@ impl<'lab> Scene<'lab> {
         ] {
             scene.serve(machine)?;
         }
-        serve_large_answers(&lab.pod3)?;
+        for pod in [&lab.pod1, &lab.pod3] {
+            serve_large(pod, LARGE_ANSWERS_PORT, |stream| {
+                stream.write_all(&vec![b'x'; LARGE_BYTES])
+            })?;
+            serve_large(pod, LARGE_REQUESTS_PORT, |stream| {
+                stream.read_exact(&mut vec![0; LARGE_BYTES])?;
+                stream.write_all(b"x")
+            })?;
+        }
         for (name, number, backends) in [
             ("web", 80, &["pod3"][..]),
             ("local", 81, &["pod1"]),
@@ -102,10 +111,17 @@ impl<'lab> Scene<'lab> {
         ] {
             scene.put(&Object::new(name, number, backends))?;
         }
-        scene.put(&Object {
-            target_port: LARGE_PORT,
-            ..Object::new("large", 84, &["pod3"])
-        })?;
+        for (name, number, target_port, backend) in [
+            ("large", 84, LARGE_ANSWERS_PORT, "pod3"),
+            ("large-local", 74, LARGE_ANSWERS_PORT, "pod1"),
+            ("upload", 75, LARGE_REQUESTS_PORT, "pod3"),
+            ("upload-local", 76, LARGE_REQUESTS_PORT, "pod1"),
+        ] {
+            scene.put(&Object {
+                target_port,
+                ..Object::new(name, number, &[backend])
+            })?;
+        }
         scene.start_agent()?;
         Ok(scene)
     }
@@ -224,20 +240,22 @@ pub(super) fn destination(to: &str) -> Result<(SocketAddr, Protocol)> {
     parsed().ok_or_else(|| LabError::Unexpected(format!("{to} is no destination")))
 }
 
-/// A server that answers each connection with many bytes, until the lab ends.
-fn serve_large_answers(pod: &Namespace) -> Result<()> {
+/// A server of TCP that does this on each connection, until the lab ends.
+fn serve_large(
+    pod: &Namespace,
+    port: u16,
+    serve: fn(&mut TcpStream) -> io::Result<()>,
+) -> Result<()> {
     for address in [
-        SocketAddr::new(pod.host.v4.into(), LARGE_PORT),
-        SocketAddr::new(pod.host.v6.into(), LARGE_PORT),
+        SocketAddr::new(pod.host.v4.into(), port),
+        SocketAddr::new(pod.host.v6.into(), port),
     ] {
         let failed = |error| LabError::system(format!("listen on {address}"), error);
         let listener = pod.run(|| TcpListener::bind(address).map_err(failed))?;
         thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
-                thread::spawn(move || {
-                    // A client that gave up is no failure.
-                    let _ = stream.write_all(&vec![b'x'; LARGE_ANSWER]);
-                });
+                // A client that gave up is no failure.
+                thread::spawn(move || drop(serve(&mut stream)));
             }
         });
     }
