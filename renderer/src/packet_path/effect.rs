@@ -38,6 +38,8 @@ pub(super) enum Effect {
         mark: u32,
         unknown: u32,
     },
+    /// The new priority; none if it is unknown.
+    Prioritize(Option<[u8; 4]>),
     Translate(Translation),
     /// Segments of the other side become smaller.
     ClampSegments,
@@ -62,7 +64,10 @@ impl Effect {
     pub(super) fn is_notable(&self) -> bool {
         !matches!(
             self,
-            Self::Verdict(Verdict::Continue) | Self::MarkConnection { .. } | Self::ClampSegments
+            Self::Verdict(Verdict::Continue)
+                | Self::MarkConnection { .. }
+                | Self::ClampSegments
+                | Self::Prioritize(_)
         )
     }
 
@@ -76,7 +81,10 @@ impl Effect {
         match self {
             Self::Verdict(verdict) => matches!(verdict, Verdict::Drop | Verdict::Queue { .. }),
             Self::Stop(..) | Self::Untrack | Self::Translate(_) => true,
-            Self::Mark { .. } | Self::MarkConnection { .. } | Self::ClampSegments => false,
+            Self::Mark { .. }
+            | Self::MarkConnection { .. }
+            | Self::ClampSegments
+            | Self::Prioritize(_) => false,
             Self::Unknown { is_harmful, .. } => *is_harmful,
         }
     }
@@ -104,6 +112,7 @@ impl Effect {
                 let connection = &mut state.connection;
                 connection.unknown_mark |= (mark ^ connection.mark) | unknown;
             }
+            Self::Prioritize(_) => state.priority = None,
             _ => {}
         }
     }
@@ -123,6 +132,7 @@ impl fmt::Display for Effect {
             Self::Untrack => f.write_str("notrack"),
             Self::Mark { mark, .. } => write!(f, "mark {mark:#x}"),
             Self::MarkConnection { mark, .. } => write!(f, "ct mark {mark:#x}"),
+            Self::Prioritize(_) => f.write_str("priority"),
             Self::Translate(Translation::Destination(Ok(to))) => write!(f, "dnat to {to}"),
             Self::Translate(Translation::Source(Ok(to))) => write!(f, "snat to {to}"),
             Self::Translate(Translation::Destination(Err(_))) => f.write_str("dnat"),

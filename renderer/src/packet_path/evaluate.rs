@@ -306,6 +306,10 @@ impl Evaluator<'_, '_> {
                 }
                 None
             }
+            Effect::Prioritize(priority) => {
+                state.priority = priority;
+                None
+            }
             Effect::Translate(translation) => {
                 let by = rule();
                 match translation {
@@ -452,6 +456,17 @@ impl Evaluator<'_, '_> {
                     None => Bits::unknown(4, "numgen"),
                 },
             )),
+            Expression::Hash {
+                modulus,
+                offset,
+                to,
+            } => Some((
+                *to,
+                match self.sources.lookups.choose_by_hash(*modulus) {
+                    Some(choice) => Bits::known(&offset.wrapping_add(choice).to_ne_bytes()),
+                    None => Bits::unknown(4, "hash"),
+                },
+            )),
             Expression::Unknown { name, to } => {
                 let Some((to, len)) = to else {
                     return Ok(Step::Unknown(name.clone()));
@@ -512,9 +527,14 @@ impl Evaluator<'_, '_> {
             Expression::Dynset {
                 is_inverted: true, ..
             } => Step::NoMatch,
-            Expression::Dynset { set, limits, .. } => {
+            Expression::Dynset {
+                set,
+                limits,
+                timeout,
+                ..
+            } => {
                 if let Some(set) = self.sources.ruleset.set_beside(position.chain, set) {
-                    self.sources.lookups.on_update(set);
+                    self.sources.lookups.on_update(set, *timeout);
                 }
                 within(limits)
             }
@@ -549,6 +569,11 @@ impl Evaluator<'_, '_> {
             Expression::MetaSet { key, from } if *key == expr::META_MARK => {
                 let (mark, unknown) = registers.read(*from, 4).as_number();
                 Step::Effect(Effect::Mark { mark, unknown })
+            }
+            Expression::MetaSet { key, from } if *key == expr::META_PRIORITY => {
+                let value = registers.read(*from, 4);
+                let bytes = value.bytes.first_chunk().copied();
+                Step::Effect(Effect::Prioritize(bytes.filter(|_| value.is_known())))
             }
             Expression::ConntrackSet { key, from } if *key == expr::CT_MARK => {
                 let (mark, unknown) = registers.read(*from, 4).as_number();

@@ -67,6 +67,10 @@ pub(super) fn meta(
         expr::META_SKGID => Bits::unknown(4, "meta skgid"),
         expr::META_NFPROTO => Bits::known(&[family]),
         expr::META_L4PROTO => Bits::known(&[state.protocol_number()]),
+        expr::META_PRIORITY => match state.priority {
+            Some(priority) => Bits::known(&priority),
+            None => Bits::unknown(UNKNOWN_BYTES, &meta_name(key)),
+        },
         // The packet is for this machine, `PACKET_HOST`, and not traced.
         expr::META_PKTTYPE | expr::META_NFTRACE => Bits::known(&[0]),
         _ => Bits::unknown(UNKNOWN_BYTES, &meta_name(key)),

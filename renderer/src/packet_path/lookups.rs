@@ -42,8 +42,13 @@ pub(super) trait RuleLookups {
         None
     }
 
-    /// A rule adds the client to this set.
-    fn on_update(&mut self, _set: SetRef<'_>) {}
+    /// The same for a hash of the packet's addresses.
+    fn choose_by_hash(&mut self, _count: u32) -> Option<u32> {
+        None
+    }
+
+    /// A rule adds an element to this set, for these seconds if they are not the set's.
+    fn on_update(&mut self, _set: SetRef<'_>, _timeout: Option<u32>) {}
 
     /// Whether the match `recent` of iptables finds the client in one of its lists; none if that stays unknown.
     fn is_recent(&mut self, _list: &RecentList) -> Option<bool> {

@@ -8,6 +8,7 @@ mod effect;
 mod evaluate;
 mod fields;
 mod flow_events;
+mod flow_fates;
 mod flows;
 mod follow;
 mod inspector;
@@ -23,10 +24,12 @@ mod network;
 mod packet;
 mod path_inspector;
 mod probe;
+mod programmed_table;
 mod registers;
 mod ruleset;
 mod settings;
 mod state;
+mod stored_rules;
 #[cfg(test)]
 mod tests;
 mod traffic_filters;
@@ -37,20 +40,23 @@ pub use flow_events::{
     EventsRead, FlowEvent, FlowEventKind, FlowEvents, SampleRate, Traffic, counts_traffic,
     list_flows,
 };
+pub use flow_fates::{FlowFate, FlowFates};
 pub use flows::{
     BackendFlows, KnownFlow, KnownFlows, MAX_FLOWS, MAX_UNANSWERED, TcpState, UnansweredFlow,
 };
 pub use inspector::{MASQUERADE_PORTS, NodeInspector};
 pub use kernel_network::{ClientOrigin, DownLink, KernelNetwork, NextHop};
-pub use kube_proxy::{KubeProxy, ProxyFrontend};
+pub use kube_proxy::KubeProxy;
 pub use links::{Link, LinkState, LinkedInterface};
 pub use listeners::{Listener, Listening};
 pub use neighbours::{InterfaceAddress, Neighbour, NeighbourState};
 pub use network::{AddressKind, Network, PathError, Route, RouteQuery};
 pub use packet::{OwnVerdict, Packet, SizeError};
 pub use path_inspector::PathInspector;
+pub use programmed_table::ProgrammedTable;
 pub use probe::{PROBE_TIMEOUT, ProbeResult, probe, probe_datagram};
 pub use ruleset::Ruleset;
+pub use stored_rules::ProxyFrontend;
 pub use settings::{KernelSettings, ReversePathFilter};
 pub use traffic_filters::TrafficFilters;
 pub use walk::{ChainRef, Doubt, Hook, RuleRef, StopKind, Walk, WalkEnd, WalkStep};

@@ -31,6 +31,8 @@ pub(super) struct PacketState {
     pub(super) mark: u32,
     /// The bits of the mark that are unknown.
     pub(super) unknown_mark: u32,
+    /// Its priority as a rule has set it; none if no rule has, or to an unknown value.
+    pub(super) priority: Option<[u8; 4]>,
     /// The packet is the answer to the first one.
     pub(super) is_answer: bool,
     /// It is an ICMP error about a packet of the connection that is too large: "fragmentation needed", or "packet too big".

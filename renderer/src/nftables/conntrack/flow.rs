@@ -13,24 +13,24 @@ use crate::netlink::Attributes;
 
 /// A flow of conntrack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Flow<'a> {
-    pub(super) protocol: Protocol,
+pub(crate) struct Flow<'a> {
+    pub(crate) protocol: Protocol,
     /// The destination that the client sends to.
-    pub(super) destination: SocketAddr,
+    pub(crate) destination: SocketAddr,
     /// The backend that replies, or the destination itself without translation.
-    pub(super) backend: SocketAddr,
+    pub(crate) backend: SocketAddr,
     /// A reply was seen, and both sides may think that they are connected.
-    pub(super) is_in_use: bool,
-    pub(super) identity: Identity<'a>,
+    pub(crate) is_in_use: bool,
+    pub(crate) identity: Identity<'a>,
 }
 
 /// The attributes by which the kernel finds exactly this flow, in their encoded form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity<'a> {
+pub(crate) struct Identity<'a> {
     /// The payload of `CTA_TUPLE_ORIG`.
-    pub(super) tuple: &'a [u8],
+    pub(crate) tuple: &'a [u8],
     /// Distinguishes it from a later flow with the same tuple.
-    pub(super) id: &'a [u8],
+    pub(crate) id: &'a [u8],
 }
 
 impl<'a> Flow<'a> {

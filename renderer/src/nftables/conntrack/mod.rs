@@ -25,8 +25,9 @@ mod stale;
 mod worker;
 
 pub(crate) use attempts::remove_attempt_table;
-pub(crate) use flow::endpoint;
+pub(crate) use flow::{Flow, Identity, endpoint};
 pub use observer::StaleFlowObserver;
 pub(crate) use reaper::StaleFlowReaper;
 pub(crate) use request::Services;
 pub(crate) use serving::programmed;
+pub(crate) use stale::{FlowVerdict, StaleFlowFilter};

@@ -12,7 +12,7 @@ use crate::nftables::{Family, FrontendKey};
 
 /// Frontends with flows that may be stale.
 #[derive(Debug, Default)]
-pub(super) struct StaleFlowFilter {
+pub(crate) struct StaleFlowFilter {
     frontends: BTreeMap<FrontendKey, StaleFlowCriteria>,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Scope {
 
 /// What becomes of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FlowVerdict {
+pub(crate) enum FlowVerdict {
     /// It stays.
     Right,
     /// Its next packet would go wrong: it is deleted.
@@ -66,7 +66,7 @@ impl StaleFlowFilter {
 
     /// Adds the frontends that lost a backend, were added or removed. They replace earlier criteria, except for the backends
     /// that were gone then.
-    pub(super) fn add<'a>(&mut self, changes: impl Iterator<Item = &'a ServiceChange> + Clone) {
+    pub(crate) fn add<'a>(&mut self, changes: impl Iterator<Item = &'a ServiceChange> + Clone) {
         let before = changes.clone().filter_map(|change| change.old.as_deref());
         let before: BTreeMap<_, _> = served(before).collect();
         let after: BTreeMap<_, _> =
@@ -92,7 +92,7 @@ impl StaleFlowFilter {
     }
 
     /// Adds every frontend of these services.
-    pub(super) fn add_all<'a>(&mut self, services: impl Iterator<Item = &'a ContivService>) {
+    pub(crate) fn add_all<'a>(&mut self, services: impl Iterator<Item = &'a ContivService>) {
         for (frontend, (serving, reset)) in served(services) {
             let suspicion = self.frontends.entry(frontend).or_default();
             (suspicion.serving, suspicion.reset) = (Some(serving), reset);
@@ -157,7 +157,7 @@ impl StaleFlowFilter {
     ///
     /// Datagram flows can be deleted at any time. Connections are left to end by themselves, unless the service asks for a
     /// reset; but one in which nothing is established is no connection yet: its client tries again and should succeed.
-    pub(super) fn judge(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> FlowVerdict {
+    pub(crate) fn judge(&self, flow: &Flow<'_>, node_ips: &BTreeSet<IpAddr>) -> FlowVerdict {
         let Some(suspicion) = self.of(flow, node_ips) else {
             // Whether an attempt on another port is refused is decided with its first packet, which was before the rules.
             let is_undecided = !flow.is_in_use && !flow.is_translated();

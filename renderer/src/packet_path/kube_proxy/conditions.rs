@@ -4,10 +4,12 @@ use std::net::IpAddr;
 
 use contiv_model::Protocol;
 
-use super::sets::{StoredSets, address};
 use crate::{
     nftables::netlink::constants::expr,
-    packet_path::ruleset::{Expression, Rule, Ruleset, Verdict, XtMatch},
+    packet_path::{
+        ruleset::{Expression, Rule, Ruleset, Verdict, XtMatch},
+        stored_rules::{StoredSets, address, protocol},
+    },
 };
 
 /// What a rule compares.
@@ -32,16 +34,6 @@ enum Field {
     Protocol,
     Port,
     Other,
-}
-
-/// The transport protocol of a number.
-pub(super) const fn protocol(number: u8) -> Option<Protocol> {
-    match number {
-        6 => Some(Protocol::Tcp),
-        17 => Some(Protocol::Udp),
-        132 => Some(Protocol::Sctp),
-        _ => None,
-    }
 }
 
 impl Conditions {

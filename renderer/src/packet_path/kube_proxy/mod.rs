@@ -6,28 +6,20 @@
 //! chains in which the addresses of services stand. Layouts: `pkg/proxy/nftables/proxier.go`, `pkg/proxy/iptables/proxier.go`.
 
 mod conditions;
-mod outcomes;
-mod sets;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
 };
 
-use contiv_model::{
-    FlowEnd, Frontend, InterfaceName, NodeFacts, ServiceId, VerdictKind,
-    trace::{Affinity, Client, Flow},
-};
+use contiv_model::{FlowEnd, Frontend, NodeFacts, ServiceId, trace::Flow};
 use nix::net::if_::if_nametoindex;
 
-use self::{
-    conditions::{Conditions, protocol},
-    outcomes::{NodeNetwork, Outcome, UPLINK},
-    sets::{StoredElement, StoredSets, address},
-};
+use self::conditions::Conditions;
 use super::{
-    OwnVerdict, Packet, PathError, StopKind, Walk, WalkEnd, WalkStep, follow,
+    PathError,
     ruleset::{Data, Ruleset, Verdict, legacy_tables},
+    stored_rules::{ProxyFrontend, StoredElement, StoredRules, StoredSets, frontend_of},
 };
 use crate::{
     linux::Linux,
@@ -62,31 +54,17 @@ const IPTABLES_MAIN: &str = IPTABLES_SERVICES[0];
 const IPTABLES_FIREWALL_CHAINS: &str = "KUBE-FW-";
 /// How often everything is read again if it changes meanwhile.
 const READ_ATTEMPTS: usize = 5;
-/// How many ways are followed through the rules for one connection.
-const MAX_OUTCOMES: usize = 20_000;
-/// A port of clients; no rule of kube-proxy depends on it.
-const CLIENT_PORT: u16 = 40_000;
 
 /// The rules of kube-proxy on this node.
 #[derive(Debug)]
 pub struct KubeProxy {
-    ruleset: Ruleset,
-    sets: StoredSets,
+    rules: StoredRules,
     mode: &'static str,
     frontends: BTreeMap<Frontend, ProxyFrontend>,
     /// The addresses that answer on node ports.
     node_port_addresses: BTreeSet<IpAddr>,
     /// The families in which all addresses of the node do: whether they are IPv4.
     open_families: BTreeSet<bool>,
-}
-
-/// A frontend that kube-proxy's rules name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProxyFrontend {
-    /// The service, if a rule or an element says so.
-    pub service: Option<ServiceId>,
-    /// The ranges of sources that rules for it compare, with both ends included.
-    pub source_ranges: Vec<(IpAddr, IpAddr)>,
 }
 
 impl KubeProxy {
@@ -106,9 +84,9 @@ impl KubeProxy {
             )));
         }
         for _ in 0..READ_ATTEMPTS {
-            let mut ruleset = Ruleset::read_tables(&mut socket, of_nftables)?;
+            let mut ruleset = Ruleset::read_tables(&mut socket, of_nftables, false)?;
             let is_iptables = ruleset.tables().next().is_none();
-            let of_other_mode = Ruleset::read_tables(&mut socket, of_iptables)?;
+            let of_other_mode = Ruleset::read_tables(&mut socket, of_iptables, false)?;
             if !is_iptables && of_other_mode.has_chain_of(IPTABLES_SERVICE_CHAINS) {
                 return Err(PathError(format!(
                     "kube-proxy's rules of both its mode nftables (table {TABLE}) and its mode iptables ({IPTABLES_SERVICE_CHAINS}…) are there: \
@@ -138,8 +116,7 @@ impl KubeProxy {
 
     fn new(ruleset: Ruleset, sets: StoredSets, is_iptables: bool) -> Self {
         let mut proxy = Self {
-            ruleset: Ruleset::default(),
-            sets: StoredSets::default(),
+            rules: StoredRules::default(),
             mode: if is_iptables { "iptables" } else { "nftables" },
             frontends: BTreeMap::new(),
             node_port_addresses: BTreeSet::new(),
@@ -150,11 +127,12 @@ impl KubeProxy {
         } else {
             proxy.add_maps(&ruleset, &sets);
         }
-        Self {
+        let rules = StoredRules {
             ruleset,
             sets,
-            ..proxy
-        }
+            keeps_in_maps: false,
+        };
+        Self { rules, ..proxy }
     }
 
     /// Its mode: "nftables" or "iptables".
@@ -185,46 +163,7 @@ impl KubeProxy {
     /// # Errors
     /// When rules have a condition that cannot be evaluated.
     pub fn ends(&self, flow: &Flow, node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError> {
-        let is_sent_here = Client::of(flow, node) == Client::Node;
-        let input = || flow.interface().cloned();
-        let packet = Packet {
-            protocol: flow.protocol(),
-            source: SocketAddr::new(flow.from(), CLIENT_PORT),
-            destination: SocketAddr::new(flow.to(), flow.port()),
-            input: (!is_sent_here).then(|| input().unwrap_or_else(|| InterfaceName::new(UPLINK))),
-        };
-        let mut found: BTreeMap<(VerdictKind, Affinity), FlowEnd> = BTreeMap::new();
-        let mut outcome = Outcome::new(&self.sets);
-        for _ in 0..MAX_OUTCOMES {
-            let mut network = NodeNetwork(node);
-            let own = OwnVerdict::Untouched;
-            let walk = follow::walk_first(&self.ruleset, &packet, own, &mut network, &mut outcome)?;
-            if let Some(doubt) = walk.doubts.iter().find(|doubt| doubt.is_harmful) {
-                return Err(PathError(format!("{}: {}", doubt.rule, doubt.condition)));
-            }
-            let (verdict, backend) = verdict_of(&walk, packet.destination)?;
-            let affinity = match outcome.affinity() {
-                Some(seconds) if backend.is_some() => Affinity::Timeout { seconds },
-                _ => Affinity::None,
-            };
-            let end = found.entry((verdict, affinity)).or_insert_with(|| FlowEnd {
-                affinity,
-                ..FlowEnd::without_backends(verdict)
-            });
-            let changes_source = |step: &WalkStep| matches!(step, WalkStep::SourceChanged { .. });
-            // What this node sends to itself has one of its addresses in any case.
-            let is_masqueraded = walk.steps.iter().any(changes_source);
-            let hidden =
-                backend.filter(|backend| is_masqueraded && !node.is_local_address(backend.ip()));
-            end.backends.extend(backend);
-            end.masqueraded.extend(hidden);
-            if !outcome.advance() {
-                return Ok(found.into_values().collect());
-            }
-        }
-        Err(PathError(format!(
-            "the rules have more than {MAX_OUTCOMES} ways for one connection"
-        )))
+        self.rules.ends(flow, node)
     }
 
     /// The frontends of mode nftables: the keys of maps to verdicts.
@@ -258,7 +197,7 @@ impl KubeProxy {
                     .into_iter()
                     .flat_map(|name| ruleset.chains_named(name));
                 for (_, chain) in chains.filter(|(family, _)| *family == set_ref.family) {
-                    known.add_sources(ruleset, sets, chain);
+                    add_sources(known, ruleset, sets, chain);
                 }
             }
         }
@@ -291,7 +230,7 @@ impl KubeProxy {
                         firewall.filter(|chain| chain.starts_with(IPTABLES_FIREWALL_CHAINS));
                     let chains = firewall.iter().flat_map(|name| ruleset.chains_named(name));
                     for (_, chain) in chains.filter(|(of_chain, _)| *of_chain == family) {
-                        known.add_sources(ruleset, sets, chain);
+                        add_sources(known, ruleset, sets, chain);
                     }
                 }
             }
@@ -299,13 +238,11 @@ impl KubeProxy {
     }
 }
 
-impl ProxyFrontend {
-    /// Adds the sources that the rules of a chain compare.
-    fn add_sources(&mut self, ruleset: &Ruleset, sets: &StoredSets, chain: usize) {
-        for rule in ruleset.rules(chain) {
-            let conditions = Conditions::of(ruleset, sets, chain, rule);
-            self.source_ranges.extend(conditions.sources);
-        }
+/// Adds the sources that the rules of a chain compare.
+fn add_sources(known: &mut ProxyFrontend, ruleset: &Ruleset, sets: &StoredSets, chain: usize) {
+    for rule in ruleset.rules(chain) {
+        let conditions = Conditions::of(ruleset, sets, chain, rule);
+        known.source_ranges.extend(conditions.sources);
     }
 }
 
@@ -332,57 +269,6 @@ fn absence() -> PathError {
         "kube-proxy has no rules on this node: there is neither a table ip kube-proxy nor ip6 kube-proxy (its mode nftables), nor a \
          chain {IPTABLES_MAIN} (its mode iptables){unread}"
     ))
-}
-
-/// The verdict on a packet that went this way, with the backend.
-fn verdict_of(
-    walk: &Walk,
-    destination: SocketAddr,
-) -> Result<(VerdictKind, Option<SocketAddr>), PathError> {
-    Ok(match &walk.end {
-        WalkEnd::Local {
-            destination: to, ..
-        }
-        | WalkEnd::Sent {
-            destination: to, ..
-        } => {
-            if *to == destination {
-                (VerdictKind::NoService, None)
-            } else {
-                (VerdictKind::Served, Some(*to))
-            }
-        }
-        WalkEnd::Stopped {
-            kind: StopKind::Drops,
-            ..
-        } => (VerdictKind::Dropped, None),
-        WalkEnd::Stopped {
-            kind: StopKind::Rejects,
-            ..
-        } => (VerdictKind::Rejected, None),
-        WalkEnd::Stopped { by, .. } => {
-            return Err(PathError(format!("{by} passes it to another program")));
-        }
-        WalkEnd::OwnTable | WalkEnd::NotRouted(_) => {
-            return Err(PathError("it has no route".to_owned()));
-        }
-    })
-}
-
-/// The frontend of a key: address, protocol and port, or protocol and port. Each field has a multiple of four bytes.
-fn frontend_of(key: &[u8]) -> Option<Frontend> {
-    const FIELD: usize = 4;
-    let (to, rest) = key.split_at_checked(key.len().checked_sub(2 * FIELD)?)?;
-    let protocol = protocol(*rest.first()?)?;
-    let port = u16::from_be_bytes(rest.get(FIELD..FIELD + 2)?.try_into().ok()?);
-    if to.is_empty() {
-        return Some(Frontend::NodePort { protocol, port });
-    }
-    Some(Frontend::Address {
-        address: address(to)?,
-        protocol,
-        port,
-    })
 }
 
 fn chain_of(element: &StoredElement) -> Option<&str> {

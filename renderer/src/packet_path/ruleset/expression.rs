@@ -138,10 +138,18 @@ pub(in crate::packet_path) enum Expression {
         offset: u32,
         to: Register,
     },
+    /// A hash of a part of the packet below `modulus`, plus `offset`.
+    Hash {
+        modulus: u32,
+        offset: u32,
+        to: Register,
+    },
     Dynset {
         set: String,
         is_inverted: bool,
         limits: Vec<Limit>,
+        /// The seconds after which the element expires, if they are not the set's.
+        timeout: Option<u32>,
     },
     Conntrack {
         key: u32,
@@ -216,6 +224,7 @@ impl Expression {
             "lookup" => lookup(attributes),
             "objref" => object_reference(attributes),
             "numgen" => random(attributes),
+            "hash" => hash(attributes),
             "dynset" => Some(dynset(attributes)),
             "ct" => conntrack(attributes),
             "fib" => fib(attributes),
@@ -254,7 +263,6 @@ fn divert(name: &'static str, is_for_tcp_only: bool) -> Expression {
 fn unknown(name: &str, attributes: Attributes<'_>) -> Expression {
     let place = |attribute, len| register(attributes, attribute).map(|to| (to, len));
     let to = match name {
-        "hash" => place(expr::HASH_DREG, 4),
         "rt" | "osf" | "xfrm" => place(1, LONGEST_UNKNOWN),
         "tunnel" | "socket" => place(2, LONGEST_UNKNOWN),
         "exthdr" => place(expr::EXTHDR_DREG, LONGEST_UNKNOWN),
@@ -435,6 +443,14 @@ fn random(attributes: Attributes<'_>) -> Option<Expression> {
     })
 }
 
+fn hash(attributes: Attributes<'_>) -> Option<Expression> {
+    Some(Expression::Hash {
+        modulus: attributes.u32(expr::HASH_MODULUS)?.max(1),
+        offset: attributes.u32(expr::HASH_OFFSET).unwrap_or_default(),
+        to: register(attributes, expr::HASH_DREG)?,
+    })
+}
+
 fn object_reference(attributes: Attributes<'_>) -> Option<Expression> {
     if let Some(name) = attributes.text(expr::OBJREF_IMM_NAME) {
         return Some(Expression::Object {
@@ -476,10 +492,14 @@ pub(in crate::packet_path) fn limits_of_element(element: Attributes<'_>) -> Vec<
 fn dynset(attributes: Attributes<'_>) -> Expression {
     let flags = attributes.u32(expr::DYNSET_FLAGS).unwrap_or_default();
     let set = attributes.text(expr::DYNSET_SET_NAME).unwrap_or_default();
+    let timeout = attributes.get(expr::DYNSET_TIMEOUT);
+    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
     Expression::Dynset {
         set: set.to_owned(),
         is_inverted: flags & expr::DYNSET_FLAG_INV != 0,
         limits: limits_of(attributes, expr::DYNSET_EXPR, expr::DYNSET_EXPRESSIONS),
+        timeout: timeout
+            .map(|timeout| u32::try_from(u64::from_be_bytes(timeout) / 1000).unwrap_or(u32::MAX)),
     }
 }
 

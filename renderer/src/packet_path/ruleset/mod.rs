@@ -65,7 +65,7 @@ struct Table {
 }
 
 /// What is to be known of a set to look something up.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct SetShape {
     key_len: usize,
     /// The type of the objects, of a map to objects.
@@ -76,6 +76,8 @@ pub(super) struct SetShape {
     pub(super) timeout: u64,
     /// It is a map to verdicts.
     pub(super) has_verdicts: bool,
+    /// The lengths of the fields of a key, of a set whose keys are ranges of several fields.
+    pub(super) fields: Vec<usize>,
 }
 
 /// A chain.
@@ -216,7 +218,7 @@ impl Ruleset {
     }
 
     /// All sets, with their shapes.
-    pub(super) fn sets(&self) -> impl Iterator<Item = (SetRef<'_>, SetShape)> {
+    pub(super) fn sets(&self) -> impl Iterator<Item = (SetRef<'_>, &SetShape)> {
         self.tables.iter().flat_map(|table| {
             table.sets.iter().map(|(name, shape)| {
                 let set = SetRef {
@@ -225,7 +227,7 @@ impl Ruleset {
                     set: name,
                     key_len: shape.key_len,
                 };
-                (set, *shape)
+                (set, shape)
             })
         })
     }

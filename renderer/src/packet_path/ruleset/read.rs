@@ -27,24 +27,26 @@ impl Ruleset {
     /// # Errors
     /// When the kernel refuses, or its tables change too often.
     pub(crate) fn read(socket: &mut Socket) -> Result<Self, PathError> {
-        let mut ruleset = Self::read_tables(socket, |_, _| true)?;
+        let mut ruleset = Self::read_tables(socket, |_, _| true, false)?;
         ruleset.legacy = legacy_tables();
         Ok(ruleset)
     }
 
-    /// Reads only the nftables tables that `keeps` names by family and name.
+    /// Reads only the nftables tables that `keeps` names by family and name. The rules of the agent's tables are evaluated only if
+    /// `evaluates_own`.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub(in crate::packet_path) fn read_tables(
         socket: &mut Socket,
         keeps: impl Fn(u8, &str) -> bool,
+        evaluates_own: bool,
     ) -> Result<Self, PathError> {
         let failed =
             |error: NetlinkError| PathError(error.with_advice("read the tables").to_string());
         for _ in 0..READ_ATTEMPTS {
             let generation = socket.generation().map_err(failed)?;
-            let mut ruleset = read_tables(socket, &keeps).map_err(failed)?;
+            let mut ruleset = read_tables(socket, &keeps, evaluates_own).map_err(failed)?;
             if socket.generation().map_err(failed)? == generation {
                 ruleset.generation = generation;
                 return Ok(ruleset);
@@ -62,6 +64,7 @@ type TableNumbers = BTreeMap<(u8, String), usize>;
 fn read_tables(
     socket: &mut Socket,
     keeps: &impl Fn(u8, &str) -> bool,
+    evaluates_own: bool,
 ) -> Result<Ruleset, NetlinkError> {
     let mut ruleset = Ruleset::default();
     let mut numbers = TableNumbers::new();
@@ -70,7 +73,7 @@ fn read_tables(
             .text(table::NAME)
             .is_some_and(|name| keeps(family, name))
         {
-            ruleset.add_table(&mut numbers, family, object);
+            ruleset.add_table(&mut numbers, family, object, evaluates_own);
         }
     })?;
     if numbers.is_empty() {
@@ -109,7 +112,13 @@ fn read_tables(
 
 impl Ruleset {
     /// Adds a table, unless its rules are inactive or of a family that connections do not pass.
-    fn add_table(&mut self, numbers: &mut TableNumbers, family: u8, object: Attributes<'_>) {
+    fn add_table(
+        &mut self,
+        numbers: &mut TableNumbers,
+        family: u8,
+        object: Attributes<'_>,
+        evaluates_own: bool,
+    ) {
         let families = [
             NFPROTO_IPV4,
             NFPROTO_IPV6,
@@ -126,7 +135,7 @@ impl Ruleset {
             self.tables.push(Table {
                 family,
                 name: name.to_owned(),
-                is_own: family == NFPROTO_INET && OWN_TABLES.contains(&name),
+                is_own: !evaluates_own && family == NFPROTO_INET && OWN_TABLES.contains(&name),
                 limits: BTreeMap::new(),
                 sets: BTreeMap::new(),
             });
@@ -168,6 +177,7 @@ impl Ruleset {
                     .and_then(|timeout| timeout.try_into().ok())
                     .map_or(0, u64::from_be_bytes),
                 has_verdicts: object.u32(set::DATA_TYPE) == Some(verdict::DATA_TYPE),
+                fields: field_lengths(object),
             };
             self.tables[*table].sets.insert(name.to_owned(), shape);
         }
@@ -220,6 +230,18 @@ impl Ruleset {
             userdata,
         });
     }
+}
+
+/// The lengths of the fields of a set's keys, if it says so.
+fn field_lengths(object: Attributes<'_>) -> Vec<usize> {
+    let fields = object.nested(set::DESC);
+    let fields = fields.and_then(|of| of.nested(set::DESC_CONCAT));
+    let fields = fields.into_iter().flat_map(Attributes::iter);
+    let length = |(_, field)| Attributes(field).u32(set::FIELD_LEN);
+    fields
+        .filter_map(length)
+        .map(|length| length as usize)
+        .collect()
 }
 
 /// The destination that a rule compares before it does anything else.

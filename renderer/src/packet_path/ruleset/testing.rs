@@ -162,6 +162,7 @@ impl Ruleset {
             flags: 0,
             timeout: 0,
             has_verdicts: false,
+            fields: Vec::new(),
         };
         if let Some(table) = self.tables.last_mut() {
             table.sets.insert(name.to_owned(), shape);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use contiv_model::{InterfaceName, NodeFacts};
+use contiv_model::{InterfaceName, NodeFacts, trace::Affinity};
 
 use super::sets::StoredSets;
 use crate::packet_path::{
@@ -20,8 +20,10 @@ pub(super) struct Outcome<'a> {
     choices: Vec<Choice>,
     /// How many of them were met in this walk.
     met: usize,
-    /// The seconds of the affinity that the walk has begun.
-    affinity: Option<u32>,
+    /// Only maps keep the backends of clients: other sets that rules fill are none of affinity.
+    keeps_in_maps: bool,
+    /// The affinity that the walk has begun.
+    affinity: Affinity,
     /// The seconds for which the match `recent` looks, by its list.
     recent: BTreeMap<String, u32>,
 }
@@ -34,19 +36,20 @@ struct Choice {
 
 impl<'a> Outcome<'a> {
     /// The first way.
-    pub(super) const fn new(sets: &'a StoredSets) -> Self {
+    pub(super) const fn new(sets: &'a StoredSets, keeps_in_maps: bool) -> Self {
         Self {
             sets,
+            keeps_in_maps,
             choices: Vec::new(),
             met: 0,
-            affinity: None,
+            affinity: Affinity::None,
             recent: BTreeMap::new(),
         }
     }
 
     /// Goes over to the next way; false after the last one.
     pub(super) fn advance(&mut self) -> bool {
-        (self.met, self.affinity) = (0, None);
+        (self.met, self.affinity) = (0, Affinity::None);
         self.recent.clear();
         while let Some(mut last) = self.choices.pop() {
             last.chosen += 1;
@@ -58,8 +61,8 @@ impl<'a> Outcome<'a> {
         false
     }
 
-    /// The seconds for which the client keeps its backend; none if it does not.
-    pub(super) const fn affinity(&self) -> Option<u32> {
+    /// How the client keeps its backend.
+    pub(super) const fn affinity(&self) -> Affinity {
         self.affinity
     }
 }
@@ -99,13 +102,24 @@ impl RuleLookups for Outcome<'_> {
         Some(choice.chosen)
     }
 
-    fn on_update(&mut self, set: SetRef<'_>) {
-        self.affinity = self.sets.get(set).map(|stored| stored.timeout);
+    fn choose_by_hash(&mut self, count: u32) -> Option<u32> {
+        self.affinity = Affinity::ClientAddress;
+        self.choose(count)
+    }
+
+    fn on_update(&mut self, set: SetRef<'_>, timeout: Option<u32>) {
+        if let Some(stored) = self.sets.get(set)
+            && (stored.is_map || !self.keeps_in_maps)
+        {
+            let seconds = timeout.unwrap_or(stored.timeout);
+            self.affinity = Affinity::Timeout { seconds };
+        }
     }
 
     fn is_recent(&mut self, list: &RecentList) -> Option<bool> {
         if list.adds {
-            self.affinity = Some(self.recent.get(&list.name).copied().unwrap_or_default());
+            let seconds = self.recent.get(&list.name).copied().unwrap_or_default();
+            self.affinity = Affinity::Timeout { seconds };
         } else {
             self.recent.insert(list.name.clone(), list.seconds);
         }

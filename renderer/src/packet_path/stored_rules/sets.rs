@@ -22,19 +22,25 @@ use crate::{
 
 /// The elements of sets.
 #[derive(Debug, Default)]
-pub(super) struct StoredSets {
+pub(in crate::packet_path) struct StoredSets {
     /// By family, table and name.
     tables: BTreeMap<u8, BTreeMap<String, BTreeMap<String, StoredSet>>>,
 }
 
 /// The elements of a set.
 #[derive(Debug, Default)]
-pub(super) struct StoredSet {
+pub(in crate::packet_path) struct StoredSet {
     /// Of a set of intervals the starts with the element, and the ends, which are excluded, with none.
     elements: BTreeMap<Vec<u8>, Option<StoredElement>>,
     /// The element that is found if no other is.
     catch_all: Option<SetElement>,
+    /// Ranges of keys of several fields: first and last key.
+    ranges: Vec<(Vec<u8>, Vec<u8>, SetElement)>,
+    /// The lengths of the fields of such keys.
+    fields: Vec<usize>,
     is_interval: bool,
+    /// It is a map.
+    pub(super) is_map: bool,
     /// Rules fill it. It is taken as empty, as for a client that was never here.
     is_dynamic: bool,
     /// The seconds after which an element expires; 0 if it does not.
@@ -45,10 +51,10 @@ pub(super) struct StoredSet {
 
 /// An element.
 #[derive(Debug, Clone)]
-pub(super) struct StoredElement {
-    pub(super) element: SetElement,
+pub(in crate::packet_path) struct StoredElement {
+    pub(in crate::packet_path) element: SetElement,
     /// As nft stores it; empty without one.
-    pub(super) comment: String,
+    pub(in crate::packet_path) comment: String,
 }
 
 impl StoredSets {
@@ -56,11 +62,13 @@ impl StoredSets {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(super) fn read(socket: &mut Socket, ruleset: &Ruleset) -> Result<Self, NetlinkError> {
+    pub(in crate::packet_path) fn read(socket: &mut Socket, ruleset: &Ruleset) -> Result<Self, NetlinkError> {
         let mut all = Self::default();
         for (set, shape) in ruleset.sets() {
             let mut stored = StoredSet {
+                fields: shape.fields.clone(),
                 is_interval: shape.flags & set::FLAG_INTERVAL != 0,
+                is_map: shape.flags & set::FLAG_MAP != 0,
                 is_dynamic: shape.flags & set::FLAG_EVAL != 0,
                 timeout: u32::try_from(shape.timeout / 1000).unwrap_or(u32::MAX),
                 ..StoredSet::default()
@@ -80,7 +88,7 @@ impl StoredSets {
     }
 
     /// The elements of a set.
-    pub(super) fn get(&self, set: SetRef<'_>) -> Option<&StoredSet> {
+    pub(in crate::packet_path) fn get(&self, set: SetRef<'_>) -> Option<&StoredSet> {
         self.tables.get(&set.family)?.get(set.table)?.get(set.set)
     }
 }
@@ -106,14 +114,22 @@ impl StoredSet {
             self.catch_all = decoded;
             return Ok(());
         }
-        if element.get(elem::KEY_END).is_some() {
-            return Err(PathError("it has ranges of several fields".to_owned()));
-        }
         let key = element
             .nested(elem::KEY)
             .and_then(|key| key.get(data::VALUE))
             .ok_or_else(|| PathError("an element has no key".to_owned()))?
             .to_vec();
+        if let Some(end) = element.nested(elem::KEY_END) {
+            let len: usize = self.fields.iter().map(|len| len.next_multiple_of(4)).sum();
+            let last = end.get(data::VALUE).filter(|last| last.len() == len);
+            let (Some(last), true) = (last, key.len() == len) else {
+                return Err(PathError("it has ranges of unknown fields".to_owned()));
+            };
+            let last = last.to_vec();
+            self.ranges
+                .extend(decoded.map(|element| (key, last, element)));
+            return Ok(());
+        }
         let userdata = element.get(elem::USERDATA).unwrap_or_default();
         let comment = user_data(userdata)
             .find(|(kind, _)| *kind == rule::USERDATA_COMMENT)
@@ -139,9 +155,16 @@ impl StoredSet {
     ///
     /// # Errors
     /// When the set could not be read.
-    pub(super) fn find(&self, key: &[u8]) -> Result<Option<&SetElement>, PathError> {
+    pub(in crate::packet_path) fn find(&self, key: &[u8]) -> Result<Option<&SetElement>, PathError> {
         if let Some(problem) = &self.problem {
             return Err(PathError(problem.clone()));
+        }
+        if !self.ranges.is_empty() {
+            let mut ranges = self.ranges.iter();
+            let found = ranges.find(|(first, last, _)| self.is_within(key, first, last));
+            return Ok(found
+                .map(|(_, _, element)| element)
+                .or(self.catch_all.as_ref()));
         }
         let found = if self.is_interval {
             let up_to = (Bound::Unbounded, Bound::Included(key));
@@ -155,14 +178,32 @@ impl StoredSet {
             .or(self.catch_all.as_ref()))
     }
 
+    /// Whether each field of a key is between those of two others.
+    fn is_within(&self, key: &[u8], first: &[u8], last: &[u8]) -> bool {
+        let mut at = 0;
+        self.fields.iter().all(|len| {
+            let range = at..at + len;
+            at += len.next_multiple_of(4);
+            let [key, first, last] = [key, first, last].map(|of| of.get(range.clone()));
+            key >= first && key <= last
+        })
+    }
+
+    /// The ranges of keys of several fields: first and last key.
+    pub(in crate::packet_path) fn ranges(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.ranges
+            .iter()
+            .map(|(first, last, _)| (first.as_slice(), last.as_slice()))
+    }
+
     /// All elements with their keys, or the starts of their intervals.
-    pub(super) fn elements(&self) -> impl Iterator<Item = (&[u8], &StoredElement)> {
+    pub(in crate::packet_path) fn elements(&self) -> impl Iterator<Item = (&[u8], &StoredElement)> {
         let all = self.elements.iter();
         all.filter_map(|(key, element)| Some((key.as_slice(), element.as_ref()?)))
     }
 
     /// The addresses that are its keys, as ranges with both ends included.
-    pub(super) fn addresses(&self) -> Vec<(IpAddr, IpAddr)> {
+    pub(in crate::packet_path) fn addresses(&self) -> Vec<(IpAddr, IpAddr)> {
         let mut keys = self.elements.iter().peekable();
         let mut found = Vec::new();
         while let Some((key, element)) = keys.next() {
@@ -182,7 +223,7 @@ impl StoredSet {
 }
 
 /// The address in the bytes of a key.
-pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
+pub(in crate::packet_path) fn address(bytes: &[u8]) -> Option<IpAddr> {
     if let Ok(bytes) = <[u8; 4]>::try_from(bytes) {
         return Some(IpAddr::V4(Ipv4Addr::from(bytes)));
     }
