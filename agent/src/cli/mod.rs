@@ -139,6 +139,7 @@ pub fn main() -> ExitCode {
     let code = match result {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
         Ok(Outcome::PartialFailure) => ExitCode::from(1),
+        Ok(Outcome::Unknown) => ExitCode::from(2),
         // The reader has seen enough, as in `contiv get svc | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -48,16 +48,16 @@ impl FlowFates {
             return FlowFate::GoesOn;
         }
         let is_attempt = flow.protocol == Protocol::Tcp
-            && matches!(
-                flow.tcp_state,
-                Some(TcpState::SynSent | TcpState::SynSent2)
-            );
+            && matches!(flow.tcp_state, Some(TcpState::SynSent | TcpState::SynSent2));
         let judged = Flow {
             protocol: flow.protocol,
             destination: flow.destination,
             backend: flow.server,
             is_in_use: flow.is_answered && !is_attempt,
-            identity: Identity { tuple: &[], id: &[] },
+            identity: Identity {
+                tuple: &[],
+                id: &[],
+            },
         };
         match self.filter.judge(&judged, &self.node_ips) {
             FlowVerdict::Right => FlowFate::GoesOn,

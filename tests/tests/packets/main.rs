@@ -13,6 +13,7 @@ mod cleanup;
 mod command_line;
 mod connector;
 mod conntrack;
+mod diff;
 mod earlier_table;
 mod egress;
 mod end_to_end;

@@ -309,6 +309,11 @@ struct Comparison {
     condition: Option<Condition>,
 }
 
+/// The object that would be stored by applying a manifest.
+pub(super) fn applied(found: &ManifestObject, stored: &BTreeMap<String, Entry>) -> Object {
+    compare(&found.key, found.object.clone(), found.has_status, stored).object
+}
+
 /// Completes an object with what it keeps of the stored one, and compares the two. As in an API server, a service keeps its
 /// creation time, or gets one, and a manifest without status keeps the stored status. Another program may write that status at
 /// the same time; therefore the write has the condition that the stored object is unchanged since it was read.

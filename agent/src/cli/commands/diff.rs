@@ -1,52 +1,91 @@
 //! `contiv diff`
 
-use std::{collections::BTreeMap, io::Write, sync::Arc};
+mod changes;
+mod live_flows;
+mod settings;
 
-use anyhow::Context;
-use clap::Args;
-use contiv_model::{
-    FlowChange, FlowEnd, Frontend, Snapshot, VerdictKind, flow_changes,
-    trace::{Affinity, Client},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::Duration,
 };
-use contiv_proto::key;
-use contiv_store::{Entry, Store, manifest::ParsedManifests};
 
+use anyhow::{Context, bail};
+use clap::{Args, ValueHint};
+use contiv_model::{Event, LocalInterfaces, Object, ServiceId, Snapshot};
+use contiv_proto::key;
+use contiv_renderer::{
+    nftables::{TableContent, table_content},
+    packet_path::{FlowFates, ProgrammedTable, list_flows},
+};
+use contiv_store::{Entry, Store, manifest::ParsedManifests};
+use serde_json::{Value, json};
+
+use self::{
+    changes::Changes,
+    live_flows::{LiveFlowCounter, LiveFlows},
+    settings::SettingChange,
+};
+use super::{apply::applied, migrate};
 use crate::{
     cli::{
-        Outcome, Terminal, UsageError,
+        Outcome, Terminal, UsageError, chain,
         output::{
-            color::TextStyle,
-            listing::{Item, Listing, Output},
-            table::Cell,
+            format::DataFormat,
+            listing::{Listing, Output},
             table_options::TableOptions,
             watch::width,
         },
         source::{
-            agent_argument::AgentArgument, decoded::decode, http_client, input::Manifests,
-            node_settings::local_addresses, offline::processor_with, store,
+            agent_argument::AgentArgument,
+            decoded::decode,
+            http_client,
+            input::{self, Manifests},
+            node_settings::{MachineAddresses, machine_addresses},
+            offline::processor_with,
+            store,
         },
     },
-    config::{Config, EtcdFlags, file},
+    config::{Config, ConfigError, ConfigFlags, EtcdFlags, RendererName, Settings as _, file},
 };
 
-/// How many backends a cell names.
-const NAMED_BACKENDS: usize = 3;
+/// A change may be in progress between the store and the kernel; it takes milliseconds.
+const CONFIRMATION_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Print what would change for connections if manifests were applied
+/// Print what would change for connections: by manifests, by a configuration, or by this version
 ///
 /// For the node of the agent, with its settings and the objects of its store: new connections by service, frontend and client (pods of
-/// this node, the node itself, others) that would end otherwise. What is in the store and not in the manifests stays. As in: contiv diff -f
-/// web.yaml. Exit codes: 0 nothing would change; 1 something would, or a manifest is invalid (the others count), or there is no
-/// answer; 2 wrong usage.
+/// this node, the node itself, others) that would end otherwise, and what happens to those that there are. With -f: if manifests were
+/// applied; what is in the store and not in them stays. With --config: if the agent had this configuration. With neither: if this program
+/// were the agent: the rules in the kernel, of whatever version, beside those that it would write; on the node, as root. As in: contiv
+/// diff -f web.yaml. Exit codes: 0 nothing would change; 1 something would; 2 wrong usage, an invalid manifest (the others count), or
+/// it is not known.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    #[command(flatten)]
-    manifests: Manifests,
+    /// Manifests: a file, a folder with all below it, or - for standard input; several are read in this order
+    #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1..)]
+    files: Vec<PathBuf>,
+
+    /// Name each object of a kind that contiv does not use
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// The configuration that the agent would have: a file as agent.toml, or with a KubeProxyConfiguration as `migrate` reads it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
+
+    /// Ask no agent: the configuration that it has is in this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    from_config: Option<PathBuf>,
 
     #[command(flatten)]
     agent: AgentArgument,
 
-    /// What to print
+    /// What to print; json and yaml are an object with changes, settings and connections
     #[arg(short, long, default_value = "table")]
     output: Output,
 
@@ -57,26 +96,142 @@ pub(crate) struct Diff {
     etcd: EtcdFlags,
 }
 
+/// What is compared with what.
+struct Comparison {
+    changes: Changes,
+    settings: Vec<SettingChange>,
+    fates: FlowFates,
+    /// What was compared, for people.
+    summary: String,
+}
+
 impl Diff {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let parsed = self.manifests.read()?;
-        self.manifests.report(&parsed, &mut terminal.err)?;
-        let text = http_client::get(&self.agent.agent, "/config")?;
-        let config: Config = file::parse("/config", &text)
-            .with_context(|| format!("{} is not an agent of this version", self.agent.agent))?;
-        let stored = self.stored(&config)?;
-        let merged = with_manifests(&stored, &parsed)?;
-        let (old, _) = state(&config, stored)?;
-        let (new, is_good) = state(&config, merged)?;
-        let changes = flow_changes(&old, &new);
-        for problem in &is_good {
+        match self.compare(terminal) {
+            // As in diff(1), 1 would mean that there is a difference.
+            Err(error) if !error.is::<UsageError>() && !error.is::<io::Error>() => {
+                writeln!(terminal.err, "error: {}", chain(&error))?;
+                Ok(Outcome::Unknown)
+            }
+            result => result,
+        }
+    }
+
+    fn compare(&self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        if self.from_config.is_some() && self.agent.is_given() {
+            let problem = "--from-config is instead of an agent: leave out --agent";
+            return Err(UsageError(problem.to_owned()).into());
+        }
+        let compares_kernel = self.files.is_empty() && self.config.is_none();
+        if compares_kernel && !self.is_on_this_machine() {
+            let problem = "without -f and --config the kernel of this machine is compared: run it on the node of the agent";
+            return Err(UsageError(problem.to_owned()).into());
+        }
+        let old_config = self.old_config()?;
+        let new_config = self.new_config(&old_config, terminal)?;
+        let parsed = self.manifests(terminal)?;
+        let machine = self.machine(terminal)?;
+        let machine = machine.as_ref();
+        let mut problems = Vec::new();
+        let comparison = if compares_kernel {
+            self.with_kernel(&old_config, machine, &mut problems)?
+        } else {
+            let desired = Desired {
+                machine,
+                failing: self.failing(),
+            };
+            let stored = self.stored(&old_config)?;
+            let merged = with_manifests(&stored, &parsed)?;
+            let (old_objects, _) = objects(&old_config, stored);
+            let (new_objects, unusable) = objects(&old_config, merged);
+            problems.extend(unusable);
+            let old = desired.state(&old_config, &old_objects);
+            let new = desired.state(&new_config, &new_objects);
+            let of_setting = |alone: &Config| {
+                let alone = desired.state(alone, &old_objects);
+                let changes = (alone != old).then(|| Changes::between(&old, &alone));
+                Ok(changes.map(|changes| changes.changes.len()))
+            };
+            Comparison {
+                changes: Changes::between(&old, &new),
+                settings: settings::compare(&old_config, &new_config, of_setting)?,
+                fates: FlowFates::new(&old, &new, self.config.is_some()),
+                summary: String::new(),
+            }
+        };
+        for problem in &problems {
             writeln!(terminal.err, "{problem}")?;
         }
-        let is_equal = changes.is_empty();
-        self.print(&changes, terminal)?;
-        Ok(Outcome::success_if(
-            is_equal && is_good.is_empty() && parsed.problems.is_empty(),
-        ))
+        self.print(&comparison, terminal)?;
+        let Changes {
+            changes, unknown, ..
+        } = &comparison.changes;
+        Ok(
+            if !problems.is_empty() || !parsed.problems.is_empty() || !unknown.is_empty() {
+                Outcome::Unknown
+            } else {
+                Outcome::success_if(changes.is_empty())
+            },
+        )
+    }
+
+    /// Whether the node of the agent is this machine.
+    fn is_on_this_machine(&self) -> bool {
+        self.from_config.is_some() || self.agent.agent.is_local()
+    }
+
+    /// The configuration that the agent has. It may be of another version.
+    fn old_config(&self) -> anyhow::Result<Config> {
+        if let Some(path) = &self.from_config {
+            let config = Config::load(Some(path), &ConfigFlags::default());
+            return Ok(config.map_err(|error| UsageError(error.to_string()))?);
+        }
+        let text = http_client::get(&self.agent.agent, "/config")?;
+        Ok(file::parse_of_any_version("/config", &text)?)
+    }
+
+    /// The configuration that it would have: that of `--config`, or the same. A file need not name the node.
+    fn new_config(&self, old: &Config, terminal: &mut Terminal) -> anyhow::Result<Config> {
+        let Some(path) = &self.config else {
+            return Ok(old.clone());
+        };
+        let usage_error = |error: ConfigError| UsageError(error.to_string());
+        let mut config = if migrate::is_of_kube_proxy(path) {
+            let (text, problems) = migrate::convert(path)?;
+            for problem in problems {
+                writeln!(terminal.err, "note: {problem}")?;
+            }
+            let name = path.display().to_string();
+            let mut config: Config = file::parse(&name, &text).map_err(usage_error)?;
+            // It is the same cluster, whatever leads there.
+            config.store = old.store.clone();
+            config
+        } else {
+            let read = Config::from_file(Some(path)).map_err(usage_error)?;
+            read.unwrap_or_default()
+        };
+        if config.node_name.is_empty() {
+            config.node_name.clone_from(&old.node_name);
+        }
+        Ok(config.finish().map_err(usage_error)?)
+    }
+
+    fn manifests(&self, terminal: &mut Terminal) -> anyhow::Result<ParsedManifests> {
+        let parsed = input::read(&self.files)?;
+        Manifests::new(self.files.clone(), self.verbose).report(&parsed, &mut terminal.err)?;
+        Ok(parsed)
+    }
+
+    /// The addresses and interfaces of the node; none of another machine.
+    fn machine(&self, terminal: &mut Terminal) -> anyhow::Result<Option<MachineAddresses>> {
+        if self.is_on_this_machine() {
+            return machine_addresses().map(Some);
+        }
+        writeln!(
+            terminal.err,
+            "note: the agent is on another machine: its interfaces and the connections that there are are not known here"
+        )?;
+        Ok(None)
     }
 
     /// What the agent's store has.
@@ -87,23 +242,217 @@ impl Diff {
         store::run_with(&config.store, Ok(access), Some(&config.node_name), list)
     }
 
-    fn print(&self, changes: &[FlowChange], terminal: &mut Terminal) -> anyhow::Result<()> {
-        let items: Result<Vec<Item>, serde_json::Error> = changes.iter().map(item).collect();
-        let listing = Listing {
-            header: (
-                ["SERVICE", "TO", "FROM", "NOW", "THEN"].to_vec(),
-                Vec::new(),
-            ),
-            items: items?,
-        };
-        if changes.is_empty() && self.output.is_table() {
-            writeln!(terminal.out, "nothing would change for connections")?;
-            return Ok(());
+    /// The backends that the agent has found not to answer; empty without an agent.
+    fn failing(&self) -> BTreeMap<ServiceId, BTreeSet<SocketAddr>> {
+        if self.from_config.is_some() {
+            return BTreeMap::new();
         }
-        let text = listing.print(&self.output, &self.options, width(), false)?;
-        write!(terminal.out, "{text}")?;
-        Ok(())
+        let services: Vec<Value> = self.agent.get("/services").unwrap_or_default();
+        services.iter().filter_map(failing_of).collect()
     }
+
+    /// Compares the rules in the kernel with those that this version would write.
+    fn with_kernel(
+        &self,
+        config: &Config,
+        machine: Option<&MachineAddresses>,
+        problems: &mut Vec<String>,
+    ) -> anyhow::Result<Comparison> {
+        if !config.renderers.contains(&RendererName::NFTABLES) {
+            bail!(
+                "the agent does not run the renderer nftables (its setting `renderers`): there are no rules to compare; -f or --config \
+                 compares desired states"
+            );
+        }
+        let (mut changes, mut new, mut unusable) = self.kernel_once(config, machine)?;
+        if !changes.is_empty() {
+            thread::sleep(CONFIRMATION_INTERVAL);
+            let (second, new_again, unusable_again) = self.kernel_once(config, machine)?;
+            changes = changes.confirmed_by(second);
+            (new, unusable) = (new_again, unusable_again);
+        }
+        problems.append(&mut unusable);
+        let table = match table_content()? {
+            TableContent::Different => "a table of another version, or changed by another program",
+            TableContent::Services | TableContent::Empty | TableContent::Missing => {
+                "a table of this version"
+            }
+        };
+        let summary = format!(
+            "{} frontends of {} services compared with the kernel: {table}",
+            changes.frontends,
+            new.services.len()
+        );
+        Ok(Comparison {
+            fates: FlowFates::new(&new, &new, true),
+            changes,
+            settings: Vec::new(),
+            summary,
+        })
+    }
+
+    fn kernel_once(
+        &self,
+        config: &Config,
+        machine: Option<&MachineAddresses>,
+    ) -> anyhow::Result<(Changes, Snapshot, Vec<String>)> {
+        let Some(table) = ProgrammedTable::read()? else {
+            bail!(
+                "the kernel has no table inet contiv here: no agent has programmed it; `contiv render` prints what one would"
+            );
+        };
+        let desired = Desired {
+            machine,
+            failing: self.failing(),
+        };
+        let (objects, unusable) = objects(config, self.stored(config)?);
+        let new = desired.state(config, &objects);
+        Ok((Changes::from_kernel(&table, &new), new, unusable))
+    }
+
+    fn print(&self, comparison: &Comparison, terminal: &mut Terminal) -> anyhow::Result<()> {
+        let Comparison {
+            changes,
+            settings,
+            fates,
+            summary,
+        } = comparison;
+        let flows = self.live_flows(changes, fates, terminal)?;
+        let text = match &self.output {
+            Output::Name => changes
+                .services()
+                .into_iter()
+                .flat_map(|service| [service.to_string(), "\n".to_owned()])
+                .collect(),
+            // A row for each change.
+            Output::Data(format @ DataFormat::CustomColumns(_)) => {
+                let values = changes.changes.iter().map(serde_json::to_value);
+                let values: Vec<Value> = values.collect::<Result<_, _>>()?;
+                format.print(Value::Array(values), self.options.no_headers)?
+            }
+            Output::Data(format) => {
+                let named = |(service, count): (&&ServiceId, &LiveFlows)| json!({"service": service, "go_on": count.go_on, "drained": count.drained, "deleted": count.deleted});
+                let value = json!({
+                    "changes": changes.changes,
+                    "unknown": changes.unknown,
+                    "settings": settings,
+                    "connections": flows.as_ref().map(|flows| flows.iter().map(named).collect::<Vec<_>>()),
+                });
+                format.print(value, self.options.no_headers)?
+            }
+            Output::Table | Output::Wide => {
+                self.tables(changes, settings, flows.as_ref(), summary)?
+            }
+        };
+        Ok(terminal.out.write_all(text.as_bytes())?)
+    }
+
+    fn tables(
+        &self,
+        changes: &Changes,
+        settings: &[SettingChange],
+        flows: Option<&BTreeMap<&ServiceId, LiveFlows>>,
+        summary: &str,
+    ) -> anyhow::Result<String> {
+        let mut parts = Vec::new();
+        let mut add = |listing: Listing| {
+            let text = listing.print(&self.output, &self.options, width(), false)?;
+            parts.push(text);
+            anyhow::Ok(())
+        };
+        if !changes.is_empty() {
+            add(changes.listing())?;
+        }
+        if !settings.is_empty() {
+            add(settings::listing(settings))?;
+        }
+        if let Some(flows) = flows.filter(|flows| !flows.is_empty()) {
+            add(live_flows::listing(flows))?;
+        }
+        let mut last = Vec::new();
+        if changes.is_empty() {
+            last.push("nothing would change for connections".to_owned());
+        }
+        if !settings.is_empty() {
+            last.push(
+                "settings take effect when the agent is restarted, which interrupts no connection"
+                    .to_owned(),
+            );
+        }
+        if !summary.is_empty() {
+            last.push(summary.to_owned());
+        }
+        if !last.is_empty() {
+            parts.push(last.join("\n") + "\n");
+        }
+        Ok(parts.join("\n"))
+    }
+
+    /// What happens to the connections to frontends that change; none if they are not known.
+    fn live_flows<'a>(
+        &self,
+        changes: &'a Changes,
+        fates: &'a FlowFates,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<Option<BTreeMap<&'a ServiceId, LiveFlows>>> {
+        if changes.changes.is_empty() || !self.is_on_this_machine() {
+            return Ok(None);
+        }
+        let mut counter = LiveFlowCounter::new(changes, fates);
+        if let Err(error) = list_flows(|event| counter.add(&event.flow)) {
+            writeln!(
+                terminal.err,
+                "note: the connections that there are are not known: {error}"
+            )?;
+            return Ok(None);
+        }
+        Ok(Some(counter.finish()))
+    }
+}
+
+/// What desired states are derived from besides objects.
+struct Desired<'a> {
+    machine: Option<&'a MachineAddresses>,
+    failing: BTreeMap<ServiceId, BTreeSet<SocketAddr>>,
+}
+
+impl Desired<'_> {
+    /// The desired state with another configuration of the same node.
+    fn state(&self, config: &Config, objects: &[Object]) -> Snapshot {
+        let addresses = self.machine.map(|it| it.addresses.clone());
+        let mut processor = processor_with(objects.to_vec(), config, addresses);
+        let interfaces: Option<LocalInterfaces> = self.machine.map(|it| it.interfaces.clone());
+        processor.apply(interfaces.map(Event::LocalInterfaces));
+        let failing = self.failing.iter();
+        let failing = failing.map(|(id, them)| Event::FailingBackends(id.clone(), them.clone()));
+        processor.apply(failing);
+        processor.snapshot()
+    }
+}
+
+/// The failing backends of a service in the agent's JSON; none if there is none.
+fn failing_of(service: &Value) -> Option<(ServiceId, BTreeSet<SocketAddr>)> {
+    let id: ServiceId = serde_json::from_value(service["id"].clone()).ok()?;
+    let ports = service["ports"].as_array()?.iter();
+    let backends = ports.flat_map(|port| port["backends"].as_array().into_iter().flatten());
+    let failing = backends.filter(|backend| backend["state"] == "Failing");
+    let failing: BTreeSet<SocketAddr> = failing
+        .filter_map(|backend| {
+            let address = backend["address"].as_str()?.parse().ok()?;
+            let port = u16::try_from(backend["port"].as_u64()?).ok()?;
+            Some(SocketAddr::new(address, port))
+        })
+        .collect();
+    (!failing.is_empty()).then_some((id, failing))
+}
+
+/// The usable objects of a list, and why others are not.
+fn objects(config: &Config, listed: contiv_store::Snapshot) -> (Vec<Object>, Vec<String>) {
+    let (objects, unusable) = decode(&config.store, listed);
+    (
+        objects.into_values().collect(),
+        unusable.into_values().collect(),
+    )
 }
 
 /// The list of a store as it would be with these manifests.
@@ -111,114 +460,27 @@ fn with_manifests(
     stored: &contiv_store::Snapshot,
     parsed: &ParsedManifests,
 ) -> anyhow::Result<contiv_store::Snapshot> {
-    let mut merged = stored.clone();
-    let positions: BTreeMap<String, usize> = merged
+    let mut merged: BTreeMap<String, Entry> = stored
         .entries
         .iter()
-        .enumerate()
-        .map(|(position, entry)| (entry.key.clone(), position))
+        .map(|entry| (entry.key.clone(), entry.clone()))
         .collect();
-    let newest = merged.revision + 1;
+    let revision = stored.revision + 1;
     for found in &parsed.objects {
         let key = found.key.to_path();
-        let value = found
-            .object
-            .encode()
-            .with_context(|| format!("{}: {}", found.source, found.key))?
-            .into();
-        match positions.get(&key) {
-            Some(position) => merged.entries[*position].value = value,
-            None => merged.entries.push(Entry {
-                key,
-                value,
-                create_revision: newest,
-                mod_revision: newest,
-            }),
-        }
+        let value = applied(found, &merged).encode();
+        let value = value.with_context(|| format!("{}: {}", found.source, found.key))?;
+        let create_revision = merged.get(&key).map_or(revision, |old| old.create_revision);
+        let entry = Entry {
+            key: key.clone(),
+            value: value.into(),
+            create_revision,
+            mod_revision: revision,
+        };
+        merged.insert(key, entry);
     }
-    merged.entries.sort_by(|one, other| one.key.cmp(&other.key));
-    Ok(merged)
-}
-
-/// The desired state with these entries, and which cannot be used.
-fn state(
-    config: &Config,
-    listed: contiv_store::Snapshot,
-) -> anyhow::Result<(Snapshot, Vec<String>)> {
-    let (objects, unusable) = decode(&config.store, listed);
-    let objects = objects.into_values().collect();
-    let processor = processor_with(objects, config, Some(local_addresses()?));
-    Ok((processor.snapshot(), unusable.into_values().collect()))
-}
-
-fn item(change: &FlowChange) -> Result<Item, serde_json::Error> {
-    let FlowChange {
-        service,
-        to,
-        frontend,
-        clients,
-        old,
-        new,
-    } = change;
-    let (protocol, kind) = match frontend {
-        Frontend::Address { protocol, .. } => (protocol, ""),
-        Frontend::NodePort { protocol, .. } => (protocol, " (node port)"),
-    };
-    let client = |client: &Client| match client {
-        Client::LocalPod => "pods",
-        Client::Node => "node",
-        Client::External => "others",
-    };
-    let from: Vec<&str> = clients.iter().map(client).collect();
-    let style = match new.verdict {
-        VerdictKind::Served | VerdictKind::Routed => TextStyle::Plain,
-        VerdictKind::Rejected | VerdictKind::Dropped | VerdictKind::NoService => TextStyle::Warning,
-    };
-    Ok(Item {
-        name: service.to_string(),
-        value: serde_json::to_value(change)?,
-        cells: (
-            vec![
-                service.to_string().into(),
-                format!("{to}/{protocol}{kind}").into(),
-                from.join(",").into(),
-                end_text(old).into(),
-                Cell::styled(end_text(new), style),
-            ],
-            Vec::new(),
-        ),
+    Ok(contiv_store::Snapshot {
+        entries: merged.into_values().collect(),
+        ..stored.clone()
     })
-}
-
-/// As in "10.244.2.1:80, 10.244.2.2:80, masqueraded".
-pub(in crate::cli) fn end_text(end: &FlowEnd) -> String {
-    match end.verdict {
-        VerdictKind::Served => {
-            let more = end.backends.len().saturating_sub(NAMED_BACKENDS);
-            let mut parts: Vec<String> = end
-                .backends
-                .iter()
-                .take(NAMED_BACKENDS)
-                .map(ToString::to_string)
-                .collect();
-            if more > 0 {
-                parts.push(format!("{more} more"));
-            }
-            match end.masqueraded.len() {
-                0 => {}
-                count if count == end.backends.len() => parts.push("masqueraded".to_owned()),
-                count => parts.push(format!("{count} masqueraded")),
-            }
-            match end.affinity {
-                Affinity::None => {}
-                Affinity::Timeout { seconds } => parts.push(format!("affinity {seconds} s")),
-                Affinity::ClientAddress => parts.push("affinity by address".to_owned()),
-            }
-            parts.join(", ")
-        }
-        VerdictKind::Rejected => "rejected".to_owned(),
-        VerdictKind::Dropped => "dropped".to_owned(),
-        VerdictKind::Routed => "routed".to_owned(),
-        VerdictKind::NoService => "no service".to_owned(),
-    }
 }

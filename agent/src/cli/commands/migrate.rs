@@ -5,7 +5,11 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::{fs, io::Write, path::PathBuf};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -82,6 +86,22 @@ impl Migrate {
             !migration.lines.iter().any(plan::Line::needs_attention),
         ))
     }
+}
+
+/// Whether a file has a configuration of kube-proxy.
+pub(super) fn is_of_kube_proxy(file: &Path) -> bool {
+    fs::read_to_string(file).is_ok_and(|text| text.contains(document::KIND))
+}
+
+/// The agent.toml for a file of kube-proxy, and what has to be done by hand.
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) fn convert(file: &Path) -> anyhow::Result<(String, Vec<String>)> {
+    let migration = plan::migrate(&document::read(file)?);
+    let lines = migration.lines.iter().filter(|line| line.needs_attention());
+    let lines = lines.map(|line| format!("{}: {}: {}", line.setting, line.conversion, line.detail));
+    Ok((migration.agent_toml(), lines.collect()))
 }
 
 fn table(migration: &Migration) -> Table {

@@ -6,6 +6,7 @@ pub(crate) mod agent_lists;
 pub(crate) mod apply;
 pub(crate) mod backends;
 pub(crate) mod cleanup;
+mod compared_flows;
 pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod delete;

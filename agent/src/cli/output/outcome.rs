@@ -6,6 +6,8 @@ pub(crate) enum Outcome {
     Success,
     /// Something failed, and its problems have been printed; the rest succeeded.
     PartialFailure,
+    /// The question cannot be answered, and why has been printed. As with diff(1), 1 is an answer.
+    Unknown,
 }
 
 impl Outcome {

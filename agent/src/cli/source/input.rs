@@ -28,6 +28,11 @@ pub(crate) struct Manifests {
 }
 
 impl Manifests {
+    /// Those of these paths.
+    pub(crate) const fn new(files: Vec<PathBuf>, verbose: bool) -> Self {
+        Self { files, verbose }
+    }
+
     /// Reads all of them. An unreadable path is a problem like any other, and all other paths are read.
     pub(crate) fn read(&self) -> anyhow::Result<ParsedManifests> {
         read(&self.files)

@@ -15,7 +15,7 @@ use clap::{
     builder::{OsStringValueParser, Resettable, TypedValueParser as _},
     parser::ValueSource,
 };
-use contiv_model::NodePortAddresses;
+use contiv_model::{LocalInterfaces, NodePortAddresses};
 use contiv_renderer::LocalAddresses;
 
 use super::agent_argument::AgentArgument;
@@ -198,14 +198,31 @@ impl NodeSettings {
 /// # Errors
 /// When the kernel does not answer.
 pub(crate) fn local_addresses() -> anyhow::Result<BTreeSet<IpAddr>> {
+    Ok(machine_addresses()?.addresses)
+}
+
+/// The interfaces of this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct MachineAddresses {
+    /// The addresses of all of them.
+    pub(crate) addresses: BTreeSet<IpAddr>,
+    pub(crate) interfaces: LocalInterfaces,
+}
+
+/// The interfaces of this machine, and their addresses.
+///
+/// # Errors
+/// When the kernel does not answer.
+pub(crate) fn machine_addresses() -> anyhow::Result<MachineAddresses> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let addresses = runtime.block_on(LocalAddresses::open());
-    Ok(addresses
-        .context("the addresses of this node are not known")?
-        .current()
-        .clone())
+    let addresses = addresses.context("the addresses of this node are not known")?;
+    Ok(MachineAddresses {
+        addresses: addresses.current().clone(),
+        interfaces: addresses.interfaces().clone(),
+    })
 }
 
 /// This machine if it is one of the nodes, or if there are none; else the first of them.
@@ -248,7 +265,8 @@ fn node_arguments() -> impl Iterator<Item = clap::Arg> {
         .filter(|argument| argument.get_long().is_some_and(is_node_setting))
 }
 
-fn is_node_setting(key: &str) -> bool {
+/// Whether a key of the configuration affects services on the node.
+pub(crate) fn is_node_setting(key: &str) -> bool {
     !key.starts_with("etcd-") && !PROCESS_KEYS.contains(&key)
 }
 

@@ -17,8 +17,7 @@ use contiv_model::{
 use self::outcome::{NodeNetwork, Outcome, UPLINK};
 pub(super) use self::sets::{StoredElement, StoredSets, address};
 use super::{
-    OwnVerdict, Packet, PathError, StopKind, Walk, WalkEnd, WalkStep, follow,
-    ruleset::Ruleset,
+    OwnVerdict, Packet, PathError, StopKind, Walk, WalkEnd, WalkStep, follow, ruleset::Ruleset,
 };
 
 /// How many ways are followed through the rules for one connection.

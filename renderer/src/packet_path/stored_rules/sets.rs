@@ -62,7 +62,10 @@ impl StoredSets {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(in crate::packet_path) fn read(socket: &mut Socket, ruleset: &Ruleset) -> Result<Self, NetlinkError> {
+    pub(in crate::packet_path) fn read(
+        socket: &mut Socket,
+        ruleset: &Ruleset,
+    ) -> Result<Self, NetlinkError> {
         let mut all = Self::default();
         for (set, shape) in ruleset.sets() {
             let mut stored = StoredSet {
@@ -155,7 +158,10 @@ impl StoredSet {
     ///
     /// # Errors
     /// When the set could not be read.
-    pub(in crate::packet_path) fn find(&self, key: &[u8]) -> Result<Option<&SetElement>, PathError> {
+    pub(in crate::packet_path) fn find(
+        &self,
+        key: &[u8],
+    ) -> Result<Option<&SetElement>, PathError> {
         if let Some(problem) = &self.problem {
             return Err(PathError(problem.clone()));
         }

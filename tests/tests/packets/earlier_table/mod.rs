@@ -4,8 +4,12 @@
 use contiv_tests::{
     agent::{Agent, AgentOptions},
     cluster::{Frontend, Manifests, Service, ServiceManifest, State, TARGET_PORT},
-    lab::{Family, Lab, Protocol, Responder, Result, isolated, load_ruleset},
+    lab::{Family, Lab, LabError, Protocol, Responder, Result, isolated, load_ruleset},
 };
+
+use tempfile::TempDir;
+
+use super::diff::{diff, write};
 
 /// The output of `contiv render -o nft` for the services of this test when each frontend was an element with a verdict.
 const VERDICT_MAPS: &str = include_str!("verdict-maps.nft");
@@ -81,6 +85,44 @@ fn table_of_filter_chains_is_brought_over_without_a_failure() -> Result<()> {
                 "chain filter-forward",
                 no_connection_fails,
             )
+        },
+    )
+}
+
+/// Their connections end as those of this version do, except where services change.
+#[test]
+fn tables_of_earlier_versions_are_compared_by_connections() -> Result<()> {
+    isolated(
+        "earlier_table::tables_of_earlier_versions_are_compared_by_connections",
+        |lab| {
+            let (state, _) = state(lab)?;
+            let files = TempDir::new().map_err(|error| LabError::Unexpected(error.to_string()))?;
+            let text = format!(
+                "node-name = {:?}\nstore = {:?}\n",
+                lab.node.host.name,
+                state.url()
+            );
+            let config = write(&files, "agent.toml", &text)?;
+            for earlier in [VERDICT_MAPS, FILTER_CHAINS] {
+                load_ruleset(&lab.node, earlier)?;
+                let equal = diff(lab, &["--from-config", &config])?;
+                assert_eq!(equal.code, Some(0), "{equal:#?}");
+                assert!(
+                    equal.out.contains("a table of another version"),
+                    "{equal:#?}"
+                );
+                state.put(&Service::new("web", 80, &[lab.pod1.host]))?;
+                let changed = diff(lab, &["--from-config", &config, "-o", "name"])?;
+                assert_eq!(
+                    (changed.code, changed.out.as_str()),
+                    (Some(1), "default/web\n"),
+                    "{changed:#?}"
+                );
+                state.put(&Service::new("web", 80, &[lab.pod1.host, lab.pod3.host]))?;
+                lab.node
+                    .exec(&["nft", "delete", "table", "inet", "contiv"])?;
+            }
+            Ok(())
         },
     )
 }

@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
-const KIND: &str = "KubeProxyConfiguration";
+pub(super) const KIND: &str = "KubeProxyConfiguration";
 const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
 
 /// Reads a file, or standard input for `-`.

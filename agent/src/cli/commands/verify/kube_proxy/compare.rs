@@ -2,40 +2,33 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
 };
 
 use contiv_model::{
-    ContivService, FlowEnd, Frontend, InterfaceName, NodeFacts, Protocol, ServiceId, Snapshot,
-    Trace, VerdictKind, client_examples,
-    parallel::in_shares,
+    FlowEnd, Frontend, NodeFacts, ServiceId, Snapshot, Trace, VerdictKind,
     trace::{Affinity, Candidate, Client, DropReason, Flow, Verdict, trace},
 };
 use contiv_renderer::packet_path::{KubeProxy, PathError, ProxyFrontend};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-/// So many frontends are worth a thread.
-const FRONTENDS_OF_THREAD: usize = 200;
+use crate::cli::commands::compared_flows::{
+    ComparedClient, Destination, OtherRules, Unknown, flows, visit_destinations,
+};
 
 /// The rules of kube-proxy.
-pub(super) trait ProxyRules: Sync {
+pub(super) trait ProxyRules: OtherRules {
     /// Its mode: "nftables" or "iptables".
     fn mode(&self) -> &'static str;
-    /// The frontends that they name.
-    fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend>;
-    /// The addresses that may answer on node ports.
-    fn node_port_addresses(&self, node: &NodeFacts) -> BTreeSet<IpAddr>;
-    /// How a new connection ends.
-    fn ends(&self, flow: &Flow, node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError>;
 }
 
 impl ProxyRules for KubeProxy {
     fn mode(&self) -> &'static str {
         self.mode()
     }
+}
 
+impl OtherRules for KubeProxy {
     fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend> {
         self.frontends()
     }
@@ -86,86 +79,13 @@ pub(super) struct Difference {
     pub(super) contiv: FlowEnd,
 }
 
-/// Connections whose end by kube-proxy's rules is unknown.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct Unknown {
-    /// The service, as in [`Difference`].
-    pub(super) service: Option<ServiceId>,
-    /// The frontend.
-    pub(super) frontend: Frontend,
-    /// The address and port.
-    pub(super) to: SocketAddr,
-    /// Why.
-    pub(super) reason: String,
-}
-
-/// A client whose connections are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ComparedClient {
-    /// One of a kind.
-    Kind(Client),
-    /// A pod of another node.
-    OtherPod,
-    /// A backend on this node that connects to its own service.
-    Backend(IpAddr),
-    /// An address at the end of a range of sources, or beside it.
-    Source(IpAddr),
-}
-
-impl fmt::Display for ComparedClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kind(Client::LocalPod) => f.write_str("pods"),
-            Self::Kind(Client::Node) => f.write_str("node"),
-            Self::Kind(Client::External) => f.write_str("others"),
-            Self::OtherPod => f.write_str("other pods"),
-            Self::Backend(_) => f.write_str("itself"),
-            Self::Source(address) => write!(f, "{address}"),
-        }
-    }
-}
-
-impl Serialize for ComparedClient {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// An address and port of a frontend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Destination {
-    frontend: Frontend,
-    to: SocketAddr,
-    protocol: Protocol,
-}
-
-/// The services that may concern a destination.
-#[derive(Debug, Default)]
-struct ServiceIndex<'a> {
-    by_frontend: BTreeMap<Frontend, Vec<&'a Arc<ContivService>>>,
-    by_cluster_ip: BTreeMap<IpAddr, Vec<&'a Arc<ContivService>>>,
-}
-
 /// Compares all frontends.
 pub(super) fn compare(snapshot: &Snapshot, rules: &impl ProxyRules) -> Comparison {
-    let index = ServiceIndex::new(snapshot);
-    let destinations: Vec<Destination> =
-        destinations(&index, snapshot, rules).into_iter().collect();
-    let parts = in_shares(&destinations, FRONTENDS_OF_THREAD, |part| {
-        let mut comparison = Comparison::default();
-        // Only the services of one destination: a trace looks at all that it is given.
-        let mut few = Snapshot {
-            services: BTreeMap::new(),
-            ..snapshot.clone()
-        };
-        for destination in part {
-            few.services = index.services_at(destination);
-            comparison.compare_at(*destination, &few, rules);
-        }
-        comparison
-    });
+    let visit = |comparison: &mut Comparison, destination, few: &Snapshot| {
+        comparison.compare_at(destination, few, rules);
+    };
     let mut all = Comparison::default();
-    for part in parts {
+    for part in visit_destinations(snapshot, rules, |_| true, visit) {
         all.frontends += part.frontends;
         all.connections += part.connections;
         all.differences.extend(part.differences);
@@ -173,80 +93,6 @@ pub(super) fn compare(snapshot: &Snapshot, rules: &impl ProxyRules) -> Compariso
         all.unknown.extend(part.unknown);
     }
     all
-}
-
-impl<'a> ServiceIndex<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
-        let mut index = Self::default();
-        for service in snapshot.services.values() {
-            for frontend in service.frontends() {
-                index.by_frontend.entry(frontend).or_default().push(service);
-            }
-            for address in &*service.cluster_ips {
-                index
-                    .by_cluster_ip
-                    .entry(*address)
-                    .or_default()
-                    .push(service);
-            }
-        }
-        index
-    }
-
-    /// Those of a frontend, those with a node port there, and those with the address as cluster IP, which refuse other ports.
-    fn services_at(&self, destination: &Destination) -> BTreeMap<ServiceId, Arc<ContivService>> {
-        let Destination { to, protocol, .. } = *destination;
-        let at_address = Frontend::Address {
-            address: to.ip(),
-            protocol,
-            port: to.port(),
-        };
-        let at_node = Frontend::NodePort {
-            protocol,
-            port: to.port(),
-        };
-        let found = [at_address, at_node]
-            .into_iter()
-            .filter_map(|frontend| self.by_frontend.get(&frontend))
-            .chain(self.by_cluster_ip.get(&to.ip()));
-        found
-            .flatten()
-            .map(|service| (service.id.clone(), Arc::clone(service)))
-            .collect()
-    }
-}
-
-fn destinations(
-    index: &ServiceIndex<'_>,
-    snapshot: &Snapshot,
-    rules: &impl ProxyRules,
-) -> BTreeSet<Destination> {
-    let mut node_addresses = rules.node_port_addresses(&snapshot.node);
-    node_addresses.extend(snapshot.node.node_port_ips());
-    let mut found = BTreeSet::new();
-    for frontend in index.by_frontend.keys().chain(rules.frontends().keys()) {
-        match *frontend {
-            Frontend::Address {
-                address,
-                protocol,
-                port,
-            } => {
-                found.insert(Destination {
-                    frontend: *frontend,
-                    to: SocketAddr::new(address, port),
-                    protocol,
-                });
-            }
-            Frontend::NodePort { protocol, port } => {
-                found.extend(node_addresses.iter().map(|address| Destination {
-                    frontend: *frontend,
-                    to: SocketAddr::new(*address, port),
-                    protocol,
-                }));
-            }
-        }
-    }
-    found
 }
 
 impl Comparison {
@@ -261,7 +107,7 @@ impl Comparison {
         let known = rules.frontends().get(&frontend);
         let (mut service, mut has_contiv) = (None, false);
         let mut by_ends: BTreeMap<_, BTreeSet<ComparedClient>> = BTreeMap::new();
-        for (client, flow) in flows(destination, services, known) {
+        for (client, flow) in flows(destination, services, rules) {
             self.connections += 1;
             let traced = trace(services, &flow);
             has_contiv |= traced.matched_port.is_some();
@@ -336,106 +182,6 @@ impl Comparison {
     pub(super) fn is_equal(&self) -> bool {
         self.differences.is_empty() && self.unknown.is_empty()
     }
-}
-
-/// The connections to a destination that are compared, each with its client.
-fn flows(
-    destination: Destination,
-    services: &Snapshot,
-    known: Option<&ProxyFrontend>,
-) -> Vec<(ComparedClient, Flow)> {
-    let Destination { to, protocol, .. } = destination;
-    let node = &services.node;
-    let flow = |from| Flow::new(from, to, protocol).ok();
-    let examples = client_examples(node, to.is_ipv4());
-    let kind = |from: &IpAddr| {
-        let flow = flow(*from)?;
-        Some((ComparedClient::Kind(Client::of(&flow, node)), flow))
-    };
-    let mut found: Vec<(ComparedClient, Flow)> = examples.iter().filter_map(kind).collect();
-    let knows_pods = node
-        .pod_cidrs
-        .iter()
-        .any(|range| range.is_ipv4() == to.is_ipv4());
-    for is_local in [true, false] {
-        // Where contiv does not know the pods of this node, kube-proxy may.
-        if !(is_local && (knows_pods || !node.pod_interfaces.is_empty()))
-            && let Some(flow) = neighbour(services, to.is_ipv4(), is_local).and_then(flow)
-        {
-            let client = if is_local {
-                ComparedClient::Kind(Client::LocalPod)
-            } else {
-                ComparedClient::OtherPod
-            };
-            found.push((client, flow));
-        }
-    }
-    // Where pods are known by their interfaces, their addresses say nothing.
-    if let (Some(pattern), Some(from)) = (node.pod_interfaces.first(), examples.last()) {
-        let name = if pattern.is_prefix() {
-            format!("{}0", pattern.stem())
-        } else {
-            pattern.stem().to_owned()
-        };
-        let by_interface = flow(*from).map(|flow| flow.by_interface(InterfaceName::new(name)));
-        found.extend(by_interface.map(|flow| (ComparedClient::Kind(Client::LocalPod), flow)));
-    }
-    let backends = services.services.values().flat_map(|it| &it.ports);
-    let own_backend = backends
-        .flat_map(|port| &port.backends)
-        .filter(|backend| backend.local && !node.is_local_address(backend.address))
-        .find_map(|backend| {
-            let flow = flow(backend.address)?;
-            Some((ComparedClient::Backend(backend.address), flow))
-        });
-    found.extend(own_backend);
-    let restricting = services.services.values().filter(|service| {
-        service.load_balancer_ips.contains(&to.ip()) || service.source_ranges_on_node_ports
-    });
-    let of_contiv = restricting
-        .flat_map(|service| &service.source_ranges)
-        .map(|range| (range.network(), range.broadcast()));
-    let of_proxy = known
-        .into_iter()
-        .flat_map(|known| known.source_ranges.iter().copied());
-    // Two sets of ranges differ at the beginning of one of their ranges, or after its end, if they differ at all.
-    let sources: BTreeSet<IpAddr> = of_contiv
-        .chain(of_proxy)
-        .flat_map(|(first, last)| [Some(first), after(last)])
-        .flatten()
-        .filter(|source| !source.is_unspecified() && !source.is_multicast())
-        .collect();
-    let source = |source| Some((ComparedClient::Source(source), flow(source)?));
-    found.extend(sources.into_iter().filter_map(source));
-    found
-}
-
-/// An address of a pod on this node, or of one elsewhere, that is no backend itself: the next one after a backend that is a pod.
-fn neighbour(services: &Snapshot, is_ipv4: bool, is_local: bool) -> Option<IpAddr> {
-    let node = &services.node;
-    let ports = services.services.values().flat_map(|it| &it.ports);
-    let backends: Vec<_> = ports.flat_map(|port| &port.backends).collect();
-    let of_pods = backends.iter().filter(|backend| {
-        backend.local == is_local
-            && backend.address.is_ipv4() == is_ipv4
-            && !backend.host_network
-            && !node.is_local_address(backend.address)
-    });
-    of_pods
-        .filter_map(|backend| after(backend.address))
-        .find(|next| {
-            let is_backend = backends.iter().any(|backend| backend.address == *next);
-            let is_pod_of_node = node.pod_cidrs.iter().any(|range| range.contains(*next));
-            !is_backend && !node.is_local_address(*next) && (is_local || !is_pod_of_node)
-        })
-}
-
-/// The address after another one.
-fn after(address: IpAddr) -> Option<IpAddr> {
-    Some(match address {
-        IpAddr::V4(address) => IpAddr::V4(address.to_bits().checked_add(1)?.into()),
-        IpAddr::V6(address) => IpAddr::V6(address.to_bits().checked_add(1)?.into()),
-    })
 }
 
 /// Whether kube-proxy in mode iptables does nothing with a connection of this node to an external address without endpoints, which it

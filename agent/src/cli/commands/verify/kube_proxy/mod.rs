@@ -10,16 +10,16 @@ use std::{
 };
 
 use anyhow::Context;
-use contiv_model::{Frontend, ServiceId};
+use contiv_model::ServiceId;
 use contiv_renderer::packet_path::KubeProxy;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::compare::{ComparedClient, Comparison, Difference, Unknown, compare};
+use self::compare::{Comparison, Difference, compare};
 use super::desired::{DesiredStateSource, VerifyTarget};
 use crate::cli::{
     Outcome, Terminal,
-    commands::diff::end_text,
+    commands::compared_flows::{Unknown, clients_text, destination_text, end_text},
     output::{
         color::TextStyle,
         listing::{Item, Listing, Output},
@@ -33,8 +33,6 @@ use crate::cli::{
 const CONFIRMATION_INTERVAL: Duration = Duration::from_millis(1200);
 /// The same difference of more services than these is one line of the table.
 const NAMED_SERVICES: usize = 10;
-/// So many addresses of clients are named in a line.
-const NAMED_SOURCES: usize = 2;
 
 /// The result as JSON.
 #[derive(Debug, Serialize)]
@@ -208,34 +206,8 @@ fn groups(differences: &BTreeSet<Difference>) -> Vec<Item> {
     groups.iter().map(|group| item(group)).collect()
 }
 
-/// The clients of all these: a few are named.
-fn clients(group: &[&Difference]) -> String {
-    let all: BTreeSet<ComparedClient> =
-        group.iter().flat_map(|one| &one.clients).copied().collect();
-    let (sources, mut named): (Vec<ComparedClient>, Vec<ComparedClient>) = all
-        .into_iter()
-        .partition(|client| matches!(client, ComparedClient::Source(_)));
-    // Sources beside other clients say no more than these.
-    let count = if named.is_empty() { NAMED_SOURCES } else { 0 };
-    named.extend(sources.iter().take(count));
-    let mut texts: Vec<String> = named.iter().map(ToString::to_string).collect();
-    texts.dedup();
-    if sources.len() > count {
-        texts.push(format!("{} more", sources.len() - count));
-    }
-    texts.join(",")
-}
-
 fn service_text(service: Option<&ServiceId>) -> String {
     service.map_or_else(|| "-".to_owned(), ToString::to_string)
-}
-
-/// As in "192.0.2.1:30080/tcp (node port)".
-fn destination(frontend: &Frontend, to: std::net::SocketAddr) -> String {
-    match frontend {
-        Frontend::Address { protocol, .. } => format!("{to}/{protocol}"),
-        Frontend::NodePort { protocol, .. } => format!("{to}/{protocol} (node port)"),
-    }
 }
 
 /// A line for differences that are described alike.
@@ -252,7 +224,7 @@ fn item(group: &[&Difference]) -> Item {
         1 => service_text(first.service.as_ref()),
         count => format!("{count} services"),
     };
-    let mut to = destination(&first.frontend, first.to);
+    let mut to = destination_text(&first.frontend, first.to);
     if group.len() > 1 {
         let all: BTreeSet<_> = group.iter().map(|one| (one.frontend, one.to)).collect();
         if all.len() > 1 {
@@ -273,7 +245,7 @@ fn item(group: &[&Difference]) -> Item {
             vec![
                 service.into(),
                 to.into(),
-                clients(group).into(),
+                clients_text(group.iter().flat_map(|one| one.clients.clone())).into(),
                 Cell::styled(first.summary.clone(), style),
             ],
             vec![
@@ -288,7 +260,7 @@ fn item(group: &[&Difference]) -> Item {
 /// A line for what cannot be compared for the same reason.
 fn unknown_item(same: &[&Unknown]) -> Option<Item> {
     let (unknown, more) = same.split_first()?;
-    let mut to = destination(&unknown.frontend, unknown.to);
+    let mut to = destination_text(&unknown.frontend, unknown.to);
     if !more.is_empty() {
         to = format!("{to} and {} more", more.len());
     }

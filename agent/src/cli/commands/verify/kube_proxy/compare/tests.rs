@@ -36,7 +36,9 @@ impl ProxyRules for Fake {
     fn mode(&self) -> &'static str {
         "nftables"
     }
+}
 
+impl OtherRules for Fake {
     fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend> {
         &self.frontends
     }

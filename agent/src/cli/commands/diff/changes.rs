@@ -1,0 +1,242 @@
+//! New connections that end otherwise in one state than in another.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
+
+use contiv_model::{ChangeSet, FlowEnd, Frontend, ServiceId, Snapshot, VerdictKind, trace::trace};
+use contiv_renderer::packet_path::ProgrammedTable;
+use serde::Serialize;
+
+use crate::cli::{
+    commands::compared_flows::{
+        ComparedClient, Destination, OtherRules, OtherState, Unknown, clients_text,
+        destination_text, end_text, flows, visit_destinations,
+    },
+    output::{
+        color::TextStyle,
+        listing::{Item, Listing},
+        table::Cell,
+    },
+};
+
+/// New connections of some clients to a frontend that will end otherwise than they do.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Change {
+    /// The service that has the frontend, before or after; none if only the kernel has it.
+    pub(super) service: Option<ServiceId>,
+    /// The frontend, which says whether it is a node port.
+    pub(super) frontend: Frontend,
+    /// Where they connect to.
+    pub(super) to: SocketAddr,
+    /// The clients.
+    pub(super) clients: BTreeSet<ComparedClient>,
+    /// How they end now.
+    pub(super) old: FlowEnd,
+    /// How they will end.
+    pub(super) new: FlowEnd,
+}
+
+/// All changes.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// The number of compared frontends; each address of node ports counts.
+    pub(super) frontends: usize,
+    pub(super) changes: BTreeSet<Change>,
+    /// What cannot be compared.
+    pub(super) unknown: BTreeSet<Unknown>,
+}
+
+impl Changes {
+    /// What changes from one desired state to another.
+    pub(super) fn between(old: &Snapshot, new: &Snapshot) -> Self {
+        let between = ChangeSet::between(old, new);
+        let changed = between.services.values();
+        let sides = changed.flat_map(|change| change.old.iter().chain(&change.new));
+        let frontends: BTreeSet<Frontend> = sides.flat_map(|service| service.frontends()).collect();
+        let is_node_other = old.node != new.node;
+        let is_selected =
+            |destination: &Destination| is_node_other || frontends.contains(&destination.frontend);
+        Self::of(&OtherState::new(old), new, is_selected)
+    }
+
+    /// What changes from what the kernel's table does to a desired state.
+    pub(super) fn from_kernel(table: &ProgrammedTable, new: &Snapshot) -> Self {
+        Self::of(table, new, |_| true)
+    }
+
+    fn of(
+        old: &impl OtherRules,
+        new: &Snapshot,
+        is_selected: impl Fn(&Destination) -> bool,
+    ) -> Self {
+        let visit = |changes: &mut Self, destination, few: &Snapshot| {
+            changes.add(old, destination, few);
+        };
+        let mut all = Self::default();
+        for part in visit_destinations(new, old, is_selected, visit) {
+            all.frontends += part.frontends;
+            all.changes.extend(part.changes);
+            all.unknown.extend(part.unknown);
+        }
+        all
+    }
+
+    fn add(&mut self, old: &impl OtherRules, destination: Destination, few: &Snapshot) {
+        let Destination { frontend, to, .. } = destination;
+        self.frontends += 1;
+        let known = old.frontends().get(&frontend);
+        let mut service = None;
+        let mut by_ends: BTreeMap<(FlowEnd, FlowEnd), BTreeSet<ComparedClient>> = BTreeMap::new();
+        for (client, flow) in flows(destination, few, old) {
+            let traced = trace(few, &flow);
+            let of_new = traced.matched_port.as_ref().map(|port| &port.service);
+            let of_old = known.and_then(|known| known.service.as_ref());
+            service = service.or_else(|| of_new.or(of_old).cloned());
+            let new_end = FlowEnd::of(&traced);
+            match old.ends(&flow, &few.node) {
+                Ok(ends) => {
+                    // The agent's rules have several ends only if another program has changed them.
+                    for old_end in ends.into_iter().filter(|end| *end != new_end) {
+                        let clients = by_ends.entry((old_end, new_end.clone())).or_default();
+                        clients.insert(client);
+                    }
+                }
+                Err(error) => {
+                    self.unknown.insert(Unknown {
+                        service: service.clone(),
+                        frontend,
+                        to,
+                        reason: error.to_string(),
+                    });
+                }
+            }
+        }
+        // That a backend reaches itself otherwise says nothing more beside a change for all others.
+        let is_itself = |clients: &BTreeSet<ComparedClient>| {
+            let mut clients = clients.iter();
+            clients.all(|client| matches!(client, ComparedClient::Backend(_)))
+        };
+        if !by_ends.values().all(is_itself) {
+            by_ends.retain(|_, clients| !is_itself(clients));
+        }
+        for ((old, new), clients) in by_ends {
+            self.changes.insert(Change {
+                service: service.clone(),
+                frontend,
+                to,
+                clients,
+                old,
+                new,
+            });
+        }
+    }
+
+    /// What differs now, of what differed before too: what differs twice is no change in progress.
+    pub(super) fn confirmed_by(self, mut second: Self) -> Self {
+        let changed = self
+            .changes
+            .iter()
+            .map(|change| (change.frontend, change.to));
+        let unknown = self.unknown.iter().map(|it| (it.frontend, it.to));
+        let differed: BTreeSet<_> = changed.chain(unknown).collect();
+        let stays = |frontend, to| differed.contains(&(frontend, to));
+        second.changes.retain(|it| stays(it.frontend, it.to));
+        second.unknown.retain(|it| stays(it.frontend, it.to));
+        second
+    }
+
+    /// Whether nothing changes, as far as known.
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.unknown.is_empty()
+    }
+
+    /// The services of the changes.
+    pub(super) fn services(&self) -> BTreeSet<&ServiceId> {
+        let changes = self.changes.iter().filter_map(|it| it.service.as_ref());
+        let unknown = self.unknown.iter().filter_map(|it| it.service.as_ref());
+        changes.chain(unknown).collect()
+    }
+
+    /// A row for each change; addresses of the same node port with the same change are one.
+    pub(super) fn listing(&self) -> Listing {
+        let mut groups: BTreeMap<_, Vec<&Change>> = BTreeMap::new();
+        for change in &self.changes {
+            let Change {
+                service,
+                frontend,
+                clients,
+                old,
+                new,
+                ..
+            } = change;
+            let key = (service, frontend, old, new, clients);
+            groups.entry(key).or_default().push(change);
+        }
+        let mut items: Vec<Item> = groups.values().filter_map(|group| item(group)).collect();
+        items.extend(self.unknown.iter().map(unknown_item));
+        Listing {
+            header: (
+                ["SERVICE", "TO", "FROM", "NOW", "THEN"].to_vec(),
+                Vec::new(),
+            ),
+            items,
+        }
+    }
+}
+
+fn service_text(service: Option<&ServiceId>) -> String {
+    service.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+fn item(group: &[&Change]) -> Option<Item> {
+    let (change, more) = group.split_first()?;
+    let mut to = destination_text(&change.frontend, change.to);
+    if !more.is_empty() {
+        to = format!("{to} and {} more", more.len());
+    }
+    let style = match change.new.verdict {
+        VerdictKind::Served | VerdictKind::Routed => TextStyle::Plain,
+        VerdictKind::Rejected | VerdictKind::Dropped | VerdictKind::NoService => TextStyle::Warning,
+    };
+    let service = service_text(change.service.as_ref());
+    Some(Item {
+        name: service.clone(),
+        value: serde_json::Value::Null,
+        cells: (
+            vec![
+                service.into(),
+                to.into(),
+                clients_text(change.clients.iter().copied()).into(),
+                end_text(&change.old).into(),
+                Cell::styled(end_text(&change.new), style),
+            ],
+            Vec::new(),
+        ),
+    })
+}
+
+fn unknown_item(unknown: &Unknown) -> Item {
+    let service = service_text(unknown.service.as_ref());
+    Item {
+        name: service.clone(),
+        value: serde_json::Value::Null,
+        cells: (
+            vec![
+                service.into(),
+                destination_text(&unknown.frontend, unknown.to).into(),
+                "-".into(),
+                Cell::styled(
+                    format!("cannot be compared: {}", unknown.reason),
+                    TextStyle::Warning,
+                ),
+                "-".into(),
+            ],
+            Vec::new(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

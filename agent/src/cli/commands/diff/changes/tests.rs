@@ -1,0 +1,179 @@
+use std::{net::IpAddr, sync::Arc};
+
+use contiv_model::{
+    Backend, ContivService, NodeFacts, Protocol, ServicePort, TrafficPolicy, trace::Client,
+};
+
+use super::*;
+
+const ONE: &str = "10.244.2.1:8080";
+const OTHER: &str = "10.244.2.2:8080";
+const PODS: ComparedClient = ComparedClient::Kind(Client::LocalPod);
+const OTHERS: ComparedClient = ComparedClient::Kind(Client::External);
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn snapshot(services: Vec<ContivService>) -> Snapshot {
+    let node = NodeFacts {
+        node_ips: [ip("192.168.0.1")].into(),
+        local_ips: [ip("192.168.0.1")].into(),
+        pod_cidrs: ["10.244.1.0/24".parse().unwrap()].into(),
+        ..NodeFacts::default()
+    };
+    let services = services
+        .into_iter()
+        .map(|service| (service.id.clone(), Arc::new(service)));
+    Snapshot {
+        services: services.collect(),
+        node,
+        ..Snapshot::default()
+    }
+}
+
+fn web(backends: &[&str]) -> ContivService {
+    let backends = backends.iter();
+    ContivService {
+        cluster_ips: [ip("10.96.0.1")].into(),
+        ports: vec![ServicePort {
+            port: 80,
+            protocol: Protocol::Tcp,
+            name: "main".into(),
+            node_port: Some(30_080),
+            backends: backends
+                .map(|it| Backend::new(it.parse().unwrap()))
+                .collect(),
+        }],
+        ..ContivService::new(ServiceId::new("shop", "web"))
+    }
+}
+
+fn between(old: &Snapshot, new: &Snapshot) -> BTreeSet<Change> {
+    let Changes {
+        changes, unknown, ..
+    } = Changes::between(old, new);
+    assert_eq!(unknown, BTreeSet::new());
+    changes
+}
+
+#[test]
+fn equal_states_change_nothing() {
+    let state = snapshot(vec![web(&[ONE])]);
+    assert_eq!(between(&state, &state.clone()), BTreeSet::new());
+}
+
+#[test]
+fn new_service_and_lost_backend_are_named_by_frontend_and_clients() {
+    let (none, one) = (snapshot(vec![]), snapshot(vec![web(&[ONE])]));
+    let added = between(&none, &one);
+    let to: BTreeSet<SocketAddr> = added.iter().map(|change| change.to).collect();
+    let expected = ["10.96.0.1:80", "192.168.0.1:30080"].map(|to| to.parse().unwrap());
+    assert_eq!(to, expected.into());
+    let is_added = |change: &Change| {
+        change.old.verdict == VerdictKind::NoService && change.new.verdict == VerdictKind::Served
+    };
+    assert!(added.iter().all(is_added), "{added:#?}");
+    let lost = between(&snapshot(vec![web(&[ONE, OTHER])]), &one);
+    let has_lost = |change: &Change| {
+        change.old.backends.len() == 2 && change.service == Some(ServiceId::new("shop", "web"))
+    };
+    assert!(!lost.is_empty() && lost.iter().all(has_lost), "{lost:#?}");
+    for gone in [snapshot(vec![web(&[])]), none] {
+        let changes = between(&one, &gone);
+        let is_refused = |change: &Change| change.new.verdict != VerdictKind::Served;
+        assert!(
+            !changes.is_empty() && changes.iter().all(is_refused),
+            "{changes:#?}"
+        );
+    }
+}
+
+#[test]
+fn policy_changes_only_what_comes_from_elsewhere() {
+    let mut local = web(&[ONE]);
+    local.external_policy = TrafficPolicy::Local;
+    let changes = between(&snapshot(vec![web(&[ONE])]), &snapshot(vec![local]));
+    let dropped = changes
+        .iter()
+        .find(|change| change.new.verdict == VerdictKind::Dropped)
+        .unwrap();
+    assert!(
+        dropped.clients.contains(&OTHERS) && !dropped.clients.contains(&PODS),
+        "{dropped:#?}"
+    );
+    assert!(changes.iter().all(|change| change.to.port() == 30_080));
+}
+
+#[test]
+fn source_range_changes_only_what_it_leaves_out() {
+    let mut balanced = web(&[ONE]);
+    balanced.load_balancer_ips = [ip("192.0.2.7")].into();
+    let mut restricted = balanced.clone();
+    restricted.source_ranges = ["203.0.113.0/24".parse().unwrap()].into();
+    let changes = between(&snapshot(vec![balanced]), &snapshot(vec![restricted]));
+    let dropped = changes
+        .iter()
+        .find(|change| change.new.verdict == VerdictKind::Dropped)
+        .unwrap();
+    let inside = ComparedClient::Source(ip("203.0.113.0"));
+    let after = ComparedClient::Source(ip("203.0.114.0"));
+    assert!(
+        dropped.clients.contains(&after) && !dropped.clients.contains(&inside),
+        "{changes:#?}"
+    );
+}
+
+#[test]
+fn settings_of_the_node_change_all_services() {
+    let old = snapshot(vec![web(&[ONE])]);
+    let mut hidden = old.clone();
+    hidden.node.cluster_ip_masquerade = contiv_model::ClusterIpMasquerade::All;
+    let changes = between(&old, &hidden);
+    let [change] = &changes.iter().collect::<Vec<_>>()[..] else {
+        panic!("{changes:#?}");
+    };
+    assert!(
+        change.clients == [PODS].into()
+            && change.old.masqueraded.is_empty()
+            && change.new.masqueraded.len() == 1,
+        "{change:#?}"
+    );
+    let mut elsewhere = old.clone();
+    elsewhere.node.node_ips = [ip("192.168.0.1"), ip("192.168.9.9")].into();
+    let changes = between(&old, &elsewhere);
+    let to: BTreeSet<SocketAddr> = changes.iter().map(|change| change.to).collect();
+    assert_eq!(to, ["192.168.9.9:30080".parse().unwrap()].into());
+    let mut without_pods = old.clone();
+    without_pods.node.pod_cidrs.clear();
+    let changes = between(&old, &without_pods);
+    assert!(
+        changes.iter().any(|change| change.clients.contains(&PODS)),
+        "what was a pod is named so: {changes:#?}"
+    );
+}
+
+#[test]
+fn node_port_with_the_same_change_at_many_addresses_is_one_row() {
+    let mut old = snapshot(vec![]);
+    old.node.node_ips = ["192.168.0.1", "192.168.0.2", "192.168.0.3"].map(ip).into();
+    let new = Snapshot {
+        node: old.node.clone(),
+        ..snapshot(vec![web(&[ONE])])
+    };
+    let items = Changes::between(&old, &new).listing().items;
+    let to: Vec<&str> = items.iter().map(|item| item.cells.0[1].text()).collect();
+    assert!(
+        to.contains(&"192.168.0.1:30080/tcp (node port) and 2 more"),
+        "{to:?}"
+    );
+}
+
+#[test]
+fn change_in_progress_is_not_confirmed() {
+    let (none, one) = (snapshot(vec![]), snapshot(vec![web(&[ONE])]));
+    let first = || Changes::between(&none, &one);
+    assert!(!first().confirmed_by(first()).is_empty());
+    assert!(first().confirmed_by(Changes::default()).is_empty());
+    assert!(Changes::default().confirmed_by(first()).is_empty());
+}
