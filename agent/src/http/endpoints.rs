@@ -1,7 +1,7 @@
 //! The endpoints of the agent's debug HTTP.
 
 /// Every endpoint, with its purpose. The page at `/` lists them.
-pub const ENDPOINTS: [(&str, &str, &str); 37] = [
+pub const ENDPOINTS: [(&str, &str, &str); 38] = [
     ("GET", "/liveness", "200 while the node core answers"),
     (
         "GET",

@@ -196,6 +196,7 @@ pub(super) fn walk_size_error(
         output: None,
         mark: 0,
         unknown_mark: 0,
+        priority: None,
         is_answer: true,
         is_size_error: true,
         is_sent_here: input.is_none(),

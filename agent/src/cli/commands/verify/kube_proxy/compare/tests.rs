@@ -1,6 +1,6 @@
-use std::slice::from_ref;
+use std::{slice::from_ref, sync::Arc};
 
-use contiv_model::{Backend, Balance, ServicePort, TrafficPolicy};
+use contiv_model::{Backend, Balance, ContivService, Protocol, ServicePort, TrafficPolicy};
 use contiv_renderer::packet_path::ProxyFrontend;
 
 use super::*;
