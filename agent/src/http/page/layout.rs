@@ -68,7 +68,7 @@ impl Page {
                         span #live role="status" {}
                     }
                     main #main tabindex="-1" { (main) }
-                    footer { p.hint { "Times are of this node: " (local(Timestamp::now(), "%Z, UTC%:z")) } }
+                    footer { p.hint { "Times are of this node: UTC" (local(Timestamp::now(), "%:z")) } }
                 }
             }
         };

@@ -192,7 +192,7 @@ pub(super) fn attempts(minutes: &Minutes, known: usize) -> Markup {
         // Connections are found to be silent later than they were served.
         let answered = minute.served.saturating_sub(minute.silent);
         let title = format!(
-            "{}: {} served, {} of them silent, {} refused",
+            "{}: {} served, {} silent, {} refused",
             match MINUTES - 1 - number {
                 0 => "this minute".to_owned(),
                 ago => format!("{} ago", counted(ago, "minute")),
@@ -229,12 +229,12 @@ pub(super) fn attempts(minutes: &Minutes, known: usize) -> Markup {
         refused,
     } = all;
     let label = format!(
-        "Attempts to connect by minute: {served} served, {silent} of them silent, {refused} refused {period}"
+        "Attempts to connect by minute: {served} served, {silent} silent, {refused} refused {period}"
     );
     html! {
         p.legend {
             span { span.key {} (served) " served" }
-            span { span.key.silent {} (silent) " of them silent" }
+            span { span.key.silent {} (silent) " silent" }
             span { span.key.refused {} (refused) " refused" }
             span.dim { (period) }
         }

@@ -251,7 +251,7 @@ impl ServiceView {
                     }
                     None => {}
                 }
-                p.hint { (counting(&self.attempts)) " Served: sent to a backend. Silent: no answer came for 20 seconds or more; not of UDP." }
+                p.hint { (counting(&self.attempts)) " Served: sent to a backend. Silent: of these, no answer came for 20 seconds or more; not of UDP." }
                 @if let Some(total) = total.filter(|_| self.attempts.read.is_ok()) {
                     p.hint {
                         "Since the kernel counts: " (total.connections) " served, " (total.refused) " refused"
@@ -345,7 +345,11 @@ impl ServiceView {
                 html! { @if let Some(zone) = place.and_then(|place| place.zone.as_ref()) { (zone) } },
                 self.state(backend),
                 share(as_number(weight), as_number(weights)),
-                html! { @if flows.is_some() { (share(as_number(of_backend.open as u64), as_number(all as u64))) } @else { "?" } },
+                html! {
+                    @if flows.is_none() { "?" } @else if all == 0 { "–" } @else {
+                        (share(as_number(of_backend.open as u64), as_number(all as u64)))
+                    }
+                },
                 html! { @if flows.is_some() { (of_backend.open) } @else { "?" } },
                 html! { @if flows.is_some() { (toned(Tone::warning_if(of_backend.unanswered as u64), &of_backend.unanswered.to_string())) } @else { "?" } },
             ]

@@ -143,13 +143,19 @@ impl<'a> Listed<'a> {
         }
     }
 
-    fn has_address(self, text: &str) -> bool {
+    /// True if one of its addresses begins with this text; written to the buffer, for many.
+    fn has_address(self, text: &str, buffer: &mut String) -> bool {
         let (cluster_ips, external_ips) = match self {
             Self::Served(service) => (&service.cluster_ips, &service.external_ips),
             Self::Unserved(service) => (&service.cluster_ips, &service.external_ips),
         };
         let mut addresses = cluster_ips.iter().chain(&**external_ips);
-        addresses.any(|address| address.to_string().starts_with(text))
+        addresses.any(|address| {
+            buffer.clear();
+            // Writing to a `String` cannot fail.
+            let _ = write!(buffer, "{address}");
+            buffer.starts_with(text)
+        })
     }
 
     fn has_problems(self, attempts: &AttemptHistory) -> bool {
@@ -210,7 +216,7 @@ fn select<'a>(
 ) -> Selected<'a> {
     let words = query.q.to_lowercase();
     let words: Vec<&str> = words.split_whitespace().collect();
-    let mut name = String::new();
+    let (mut name, mut address) = (String::new(), String::new());
     let mut matches = |listed: Listed<'_>| {
         let id = listed.id();
         if !query.namespace.is_empty() && *id.namespace != *query.namespace {
@@ -220,12 +226,11 @@ fn select<'a>(
             return true;
         }
         name.clear();
-        // Writing to a `String` cannot fail.
-        let _ = write!(name, "{id}");
+        name.extend([&*id.namespace, "/", &*id.name]);
         name.make_ascii_lowercase();
         words.iter().all(|word| {
             let may_be_address = word.contains(['.', ':']);
-            name.contains(word) || may_be_address && listed.has_address(word)
+            name.contains(word) || may_be_address && listed.has_address(word, &mut address)
         })
     };
     let served = services.iter().map(Listed::Served);
