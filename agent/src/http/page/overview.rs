@@ -433,10 +433,12 @@ pub(super) fn warning(warning: &Warning) -> Vec<Markup> {
     ]
 }
 
-/// The service that is named as `service NAMESPACE/NAME`.
+/// The service that is named as `service NAMESPACE/NAME`, or as manifests name it: `Service NAMESPACE/NAME`.
 pub(super) fn named_service(object: &str) -> Option<ServiceId> {
     let (kind, id) = object.split_once(' ')?;
-    let (namespace, name) = id.split_once('/').filter(|_| kind == "service")?;
+    let (namespace, name) = id
+        .split_once('/')
+        .filter(|_| kind.eq_ignore_ascii_case("service"))?;
     Some(ServiceId::new(namespace, name))
 }
 

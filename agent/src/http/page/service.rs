@@ -20,7 +20,7 @@ use super::{
     diagnosis::{FlowForm, form},
     flows::flows_path,
     layout::{Page, Tone, facts, in_url, joined, table, time, toned},
-    overview::{EVENT_TITLES, WARNING_TITLES, event, reason, warning},
+    overview::{EVENT_TITLES, WARNING_TITLES, event, named_service, reason, warning},
     plot::{as_number, attempts, share},
     services::{counting, problems},
 };
@@ -136,8 +136,10 @@ pub(super) fn read_flows(service: &ContivService) -> Result<PortFlows, String> {
 impl ServiceView {
     /// True if nothing is known of such a service.
     pub(super) fn is_unknown(&self) -> bool {
-        let named = format!("service {}", self.id);
-        let is_it = |entry: &Quarantined| entry.object.as_ref() == Some(&named);
+        let is_it = |entry: &Quarantined| {
+            let named = entry.object.as_deref().and_then(named_service);
+            named.as_ref() == Some(&self.id)
+        };
         self.service.is_none() && self.unserved.is_none() && !self.quarantine.iter().any(is_it)
     }
 
