@@ -188,3 +188,75 @@ fn parts_of(parts: &[Part], data: &mut Writer<'_>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use contiv_model::{InterfaceName, Protocol};
+
+    use super::*;
+    use crate::packet_path::state::{Connection, Tracking};
+
+    fn packet() -> PacketState {
+        let (source, destination) = (end("10.1.0.2:40000"), end("10.2.0.2:80"));
+        PacketState {
+            protocol: Protocol::Tcp,
+            source,
+            destination,
+            input: Some(InterfaceName::new("eth1")),
+            output: None,
+            mark: 0,
+            unknown_mark: 0,
+            is_answer: false,
+            is_size_error: false,
+            is_sent_here: false,
+            connection: Connection {
+                tracking: Tracking::NotYet,
+                is_new: true,
+                original: (source, destination),
+                reply: (destination, source),
+                mark: 0,
+                unknown_mark: 0,
+                is_destination_decided: false,
+                is_source_decided: false,
+            },
+        }
+    }
+
+    fn end(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn element_has_the_parts_of_the_type_from_the_ends_of_the_match() {
+        let set = |dimensions, sources| IpSetMatch {
+            index: 0,
+            dimensions,
+            sources,
+            is_inverted: false,
+        };
+        let of =
+            |kind: &str, dimensions, sources| element(kind, &set(dimensions, sources), &packet());
+        let known = |parts: Vec<Part>| Element::Known(parts);
+        let address = |attribute, text: &str| Part::Address(attribute, text.parse().unwrap());
+        let (client, server) = ("10.1.0.2", "10.2.0.2");
+        assert_eq!(of("hash:ip", 1, 1), known(vec![address(ADDRESS, client)]));
+        let both = [address(ADDRESS, server), Part::Port(80), Part::Transport(6)];
+        assert_eq!(of("hash:ip,port", 2, 0), known(both.to_vec()));
+        assert_eq!(of("bitmap:port", 1, 1), known(vec![Part::Port(40000)]));
+        let three = [
+            address(ADDRESS, client),
+            Part::Port(80),
+            Part::Transport(6),
+            address(SECOND_ADDRESS, server),
+        ];
+        assert_eq!(of("hash:ip,port,net", 3, 1), known(three.to_vec()));
+        let input = Part::Interface("eth1".to_owned());
+        let with_input = vec![address(ADDRESS, server), input];
+        assert_eq!(of("hash:net,iface", 2, 2), known(with_input));
+        assert_eq!(of("hash:net,iface", 2, 0), Element::Absent, "no output yet");
+        assert_eq!(of("hash:ip,port", 1, 0), Element::Absent, "too few parts");
+        for kind in ["hash:ip,mark", "hash:mac", "list:set", "odd", ""] {
+            assert_eq!(of(kind, 6, 0), Element::Unknown, "{kind}");
+        }
+    }
+}
