@@ -225,7 +225,7 @@ fn judge_stalled(stalled: &Attempt, kernel: &KernelEvidence, report: &mut Report
     let seconds = stalled.age;
     let text = format!(
         "the connection from port {} to {server} is established, and what was sent is not acknowledged: large packets may not fit somewhere \
-         (MTU; the last packet was {seconds} s ago){suspicions}",
+         (MTU), or one end is gone; the last packet was {seconds} s ago{suspicions}",
         stalled.flow.client.port()
     );
     // Without the headers of IP and ICMP.

@@ -23,7 +23,12 @@ pub(super) fn choose(
             .position(|finding| finding.certainty == certainty && !is_state(finding))
     };
     let certain = first(Certainty::Certain);
-    let observed = first(Certainty::Observed);
+    // That what was sent is not acknowledged says less than that nothing comes back.
+    let is_stall = |it: &Finding| it.step == StepName::Attempts && it.code == Cause::MtuTooSmall;
+    let is_silent = |it: &Finding| it.code == Cause::BackendSilent || is_stall(it);
+    let is_more =
+        |it: &Finding| it.certainty == Certainty::Observed && !is_state(it) && !is_stall(it);
+    let observed = (findings.iter().position(is_more)).or_else(|| first(Certainty::Observed));
     // Many nodes have filters beside nftables, which do no harm: they need a sign that packets are lost.
     let loses = kernel.as_ref().is_ok_and(loses_packets);
     let is_candidate = |finding: &Finding| {
@@ -33,11 +38,6 @@ pub(super) fn choose(
     };
     let possible =
         (findings.iter().position(is_candidate)).filter(|_| !has_answered_attempt(kernel));
-    // That nothing comes back, or that what was sent is not acknowledged.
-    let is_silent = |it: &Finding| {
-        let is_of_attempts = it.step == StepName::Attempts;
-        it.code == Cause::BackendSilent || it.code == Cause::MtuTooSmall && is_of_attempts
-    };
     let is_silence = |at: usize| is_silent(&findings[at]);
     let telling = findings
         .iter()

@@ -876,6 +876,14 @@ fn stalled_connection_is_the_cause_with_what_may_explain_it() {
         });
     }
     assert_eq!(cause(&evidence), Some(Cause::RuleUnclear));
+    // So does a probe.
+    let mut evidence = stalled(3);
+    if let Ok(kernel) = &mut evidence.kernel {
+        for path in &mut kernel.paths {
+            path.probe = Some(ProbeResult::Silent);
+        }
+    }
+    assert_eq!(cause(&evidence), Some(Cause::BackendSilent));
 }
 
 #[test]
