@@ -162,26 +162,21 @@ impl Evaluator<'_, '_> {
         let mut stack: Vec<(usize, usize)> = Vec::new();
         let (mut chain, mut number) = (first, 0);
         loop {
-            let Some(rule) = ruleset.rules(chain).get(number) else {
+            let next = ruleset.next_rule(chain, number, state.destination);
+            let Some((found, rule)) = next else {
                 let Some(back) = stack.pop() else {
                     return Ok(RunEnd::Finished);
                 };
                 (chain, number) = back;
                 continue;
             };
-            number += 1;
+            number = found + 1;
             self.rules_left = self.rules_left.checked_sub(1).ok_or_else(|| {
                 PathError(format!(
                     "a packet passes more than {MAX_RULES} rules of {}",
                     ruleset.chain_ref(self.base).table
                 ))
             })?;
-            if rule
-                .destination
-                .is_some_and(|only| only != state.destination.ip())
-            {
-                continue;
-            }
             match self.run_rule(chain, rule, state, record)? {
                 Next::Rule => {}
                 Next::Accept => return Ok(RunEnd::Accepted),

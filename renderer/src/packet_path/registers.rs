@@ -1,5 +1,7 @@
 //! The registers of a rule, with the bits of each that are known.
 
+use std::collections::BTreeMap;
+
 use super::ruleset::{REGISTER_BYTES, Register};
 
 /// A value, some of whose bits may be unknown.
@@ -187,8 +189,8 @@ fn shift(bytes: &mut [u8], is_left: bool, bits: u32) {
 pub(super) struct Registers {
     bytes: [u8; REGISTER_BYTES],
     known: [u8; REGISTER_BYTES],
-    /// Why bits are unknown, for each four bytes.
-    reasons: [String; REGISTER_BYTES / 4],
+    /// Why bits are unknown, for each four bytes with such bits.
+    reasons: BTreeMap<usize, String>,
 }
 
 impl Registers {
@@ -196,7 +198,7 @@ impl Registers {
         Self {
             bytes: [0; REGISTER_BYTES],
             known: [u8::MAX; REGISTER_BYTES],
-            reasons: std::array::from_fn(|_| String::new()),
+            reasons: BTreeMap::new(),
         }
     }
 
@@ -204,15 +206,13 @@ impl Registers {
     pub(super) fn read(&self, Register(start): Register, len: usize) -> Bits {
         let end = start.saturating_add(len).min(REGISTER_BYTES);
         let range = start.min(end)..end;
-        let reasons = &self.reasons[range.start / 4..end.div_ceil(4)];
+        let mut reasons = self.reasons.range(range.start / 4..end.div_ceil(4));
         Bits {
             bytes: self.bytes[range.clone()].to_vec(),
             known: self.known[range].to_vec(),
             reason: reasons
-                .iter()
-                .find(|reason| !reason.is_empty())
-                .cloned()
-                .unwrap_or_default(),
+                .next()
+                .map_or_else(String::new, |(_, reason)| reason.clone()),
         }
     }
 
@@ -230,11 +230,11 @@ impl Registers {
             let is_known = self.known[place * 4..place * 4 + 4]
                 .iter()
                 .all(|known| *known == u8::MAX);
-            self.reasons[place] = if is_known {
-                String::new()
+            if is_known {
+                self.reasons.remove(&place);
             } else {
-                value.reason.clone()
-            };
+                self.reasons.insert(place, value.reason.clone());
+            }
         }
     }
 }

@@ -5,12 +5,14 @@
 mod expression;
 mod legacy;
 mod read;
+mod rule_list;
 #[cfg(test)]
 pub(super) mod testing;
 mod xt;
 
-use std::{collections::BTreeMap, net::IpAddr, ops::Range};
+use std::{collections::BTreeMap, net::SocketAddr, ops::Range};
 
+use self::rule_list::{RuleDestination, RuleList};
 pub(super) use self::{
     expression::{Data, Verdict},
     legacy::legacy_tables,
@@ -86,7 +88,7 @@ struct Chain {
     table: usize,
     name: String,
     base: Option<Base>,
-    rules: Vec<Rule>,
+    rules: RuleList,
 }
 
 /// The type of a base chain.
@@ -114,8 +116,7 @@ pub(super) struct Base {
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
     pub(super) handle: u64,
-    /// The only destination that it matches, if it begins with such a condition: then other packets need not be compared further.
-    pub(super) destination: Option<IpAddr>,
+    destination: RuleDestination,
     expressions: Range<usize>,
     userdata: Range<usize>,
 }
@@ -181,7 +182,17 @@ impl Ruleset {
 
     /// The rules of a chain.
     pub(super) fn rules(&self, chain: usize) -> &[Rule] {
-        &self.chains[chain].rules
+        self.chains[chain].rules.as_slice()
+    }
+
+    /// The first rule of a chain, from this number on, that may match a packet to this destination, with its number.
+    pub(super) fn next_rule(
+        &self,
+        chain: usize,
+        from: usize,
+        to: SocketAddr,
+    ) -> Option<(usize, &Rule)> {
+        self.chains[chain].rules.next(from, to)
     }
 
     /// The chain of this name in the table of another chain.
@@ -243,12 +254,16 @@ impl Ruleset {
             };
             self.expressions(rule).any(to_it)
         };
-        let kept: Vec<Option<Vec<Rule>>> = self
+        let kept: Vec<Option<RuleList>> = self
             .chains
             .iter()
             .map(|chain| {
                 let is_other = !chain.name.starts_with(prefix);
-                let rules = chain.rules.iter().filter(|rule| leads_there(rule));
+                let rules = chain
+                    .rules
+                    .as_slice()
+                    .iter()
+                    .filter(|rule| leads_there(rule));
                 is_other.then(|| rules.cloned().collect())
             })
             .collect();
@@ -349,7 +364,7 @@ impl Ruleset {
         let chains = chains.filter(is_of_bridge);
         let with_rules = chains.filter(|(_, chain)| {
             let mut of_table = self.chains_of(chain.table);
-            of_table.any(|chain| !chain.rules.is_empty())
+            of_table.any(|chain| !chain.rules.as_slice().is_empty())
         });
         with_rules.map(|(number, chain)| {
             let mut of_table = self.chains_of(chain.table);
@@ -373,7 +388,8 @@ impl Ruleset {
             )
         };
         let drops_by_policy = (chain.base.as_ref()).is_some_and(|base| base.drops_by_policy);
-        drops_by_policy || (chain.rules.iter()).any(|rule| self.expressions(rule).any(stops))
+        drops_by_policy
+            || (chain.rules.as_slice().iter()).any(|rule| self.expressions(rule).any(stops))
     }
 
     /// Tables of iptables-legacy, whose rules cannot be read: family and names.

@@ -1,9 +1,9 @@
 //! Reads all tables from the kernel.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use super::{
-    Base, Chain, ChainKind, Expression, Hook, Rule, Ruleset, SetShape, Table,
+    Base, Chain, ChainKind, Hook, Rule, RuleDestination, RuleList, Ruleset, SetShape, Table,
     expression::limit_of_object, legacy::legacy_tables,
 };
 use crate::{
@@ -157,7 +157,7 @@ impl Ruleset {
                 table: *table,
                 name: name.to_owned(),
                 base,
-                rules: Vec::new(),
+                rules: RuleList::default(),
             });
         }
     }
@@ -223,9 +223,13 @@ impl Ruleset {
         let handle = object
             .get(rule::HANDLE)
             .and_then(|handle| handle.try_into().ok());
+        let family = self.tables[self.chains[chain].table].family;
+        let conditions = object.nested(rule::EXPRESSIONS);
         self.chains[chain].rules.push(Rule {
             handle: handle.map_or(0, u64::from_be_bytes),
-            destination: object.nested(rule::EXPRESSIONS).and_then(destination),
+            destination: conditions.map_or_else(RuleDestination::default, |conditions| {
+                RuleDestination::of(family, conditions)
+            }),
             expressions,
             userdata,
         });
@@ -242,35 +246,6 @@ fn field_lengths(object: Attributes<'_>) -> Vec<usize> {
         .filter_map(length)
         .map(|length| length as usize)
         .collect()
-}
-
-/// The destination that a rule compares before it does anything else.
-fn destination(expressions: Attributes<'_>) -> Option<IpAddr> {
-    let mut loads_destination = false;
-    for (_, expression) in expressions.iter() {
-        match Expression::decode(Attributes(expression)) {
-            Expression::Payload {
-                base, offset, len, ..
-            } => {
-                loads_destination = base == expr::PAYLOAD_NETWORK_HEADER
-                    && [(16, 4), (24, 16)].contains(&(offset, len));
-            }
-            Expression::Meta { .. } => loads_destination = false,
-            Expression::Compare {
-                operator: expr::CMP_EQ,
-                value,
-                ..
-            } if loads_destination => {
-                let v4 = <[u8; 4]>::try_from(&*value).map(IpAddr::from);
-                return v4
-                    .or_else(|_| <[u8; 16]>::try_from(&*value).map(IpAddr::from))
-                    .ok();
-            }
-            Expression::Compare { .. } => {}
-            _ => return None,
-        }
-    }
-    None
 }
 
 /// Whether the kernel tracks connections because of this rule: without one it does not, and nothing passes the chains of nat.

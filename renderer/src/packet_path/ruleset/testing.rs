@@ -1,6 +1,6 @@
 //! Rulesets in memory, for tests: rules are encoded as the kernel encodes them.
 
-use super::{Base, Chain, ChainKind, Hook, Ruleset, SetShape, Table};
+use super::{Base, Chain, ChainKind, Hook, RuleList, Ruleset, SetShape, Table};
 use crate::{
     netlink::{Attributes, Writer},
     nftables::{
@@ -178,7 +178,7 @@ impl Ruleset {
             table,
             name: name.to_owned(),
             base: None,
-            rules: Vec::new(),
+            rules: RuleList::default(),
         });
         for (number, expressions) in (1_u64..).zip(rules) {
             let mut object = Vec::new();

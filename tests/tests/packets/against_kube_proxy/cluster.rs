@@ -22,7 +22,7 @@ pub(super) struct Service {
     pub(super) headless: bool,
     pub(super) ports: Vec<Port>,
     /// The number in its addresses.
-    pub(super) number: u16,
+    pub(super) number: u32,
     pub(super) has_external_ip: bool,
     pub(super) is_balanced: bool,
     pub(super) source_ranges: Vec<&'static str>,
@@ -93,10 +93,14 @@ impl Service {
     }
 
     fn address(&self, family: Family, v4: [u8; 2], v6: [u16; 3]) -> IpAddr {
-        let [high, low] = self.number.to_be_bytes();
+        let [_, high, middle, low] = self.number.to_be_bytes();
         match family {
-            Family::V4 => Ipv4Addr::new(v4[0], v4[1], high, low).into(),
-            Family::V6 => Ipv6Addr::new(v6[0], v6[1], v6[2], 0, 0, 0, 0, self.number).into(),
+            // The next range of the same kind is two further.
+            Family::V4 => Ipv4Addr::new(v4[0], v4[1] + 2 * high, middle, low).into(),
+            Family::V6 => {
+                let last = u16::from_be_bytes([middle, low]);
+                Ipv6Addr::new(v6[0], v6[1], v6[2], 0, 0, 0, high.into(), last).into()
+            }
         }
     }
 
@@ -347,11 +351,14 @@ const fn family_name(family: Family) -> &'static str {
 }
 
 /// So many services, in which all features meet.
-pub(super) fn services(count: u16) -> Vec<Service> {
+pub(super) fn services(count: u32) -> Vec<Service> {
     (0..count).map(service).collect()
 }
 
-fn service(number: u16) -> Service {
+/// The number of the first service without node ports: there are not more.
+const FIRST_WITHOUT_NODE_PORT: u32 = 4_900;
+
+fn service(number: u32) -> Service {
     let kind = number % 10;
     let variant = number / 10;
     let families = match variant % 3 {
@@ -359,15 +366,24 @@ fn service(number: u16) -> Service {
         1 => Family::BOTH.to_vec(),
         _ => vec![Family::V6],
     };
-    let protocol = ["tcp", "udp", "sctp"][usize::from(variant / 3 % 3)];
+    let protocol = match variant / 3 % 3 {
+        0 => "tcp",
+        1 => "udp",
+        _ => "sctp",
+    };
+    // Less than 65,536.
+    let port = |number: u32| u16::try_from(number).unwrap_or_default();
     let is_balanced = matches!(kind, 2 | 4 | 8);
     let has_node_port = is_balanced || matches!(kind, 1 | 9);
-    let node_port = |offset: u16| has_node_port.then_some(20_000 + 2 * number + offset);
+    let node_port = |offset: u32| {
+        let has_one = has_node_port && number < FIRST_WITHOUT_NODE_PORT;
+        has_one.then(|| port(20_000 + 2 * number + offset))
+    };
     let mut ports = vec![Port {
         name: "main",
         protocol,
         port: 80,
-        target: 8080 + number % 5,
+        target: port(8080 + number % 5),
         node_port: node_port(0),
     }];
     if matches!(kind, 0 | 2 | 6) {
@@ -428,12 +444,12 @@ fn service(number: u16) -> Service {
     service
 }
 
-fn endpoints(number: u16) -> Vec<Endpoint> {
+fn endpoints(number: u32) -> Vec<Endpoint> {
     let variant = number / 10 + number % 7;
     let count = 1 + number % 6;
-    let endpoint = |slot: u16| {
+    let endpoint = |slot: u32| {
         // Less than 256.
-        let [digits, _] = (10 + (number * 7 + slot * 13) % 80).to_le_bytes();
+        let [digits, ..] = (10 + (number * 7 + slot * 13) % 80).to_le_bytes();
         Endpoint {
             number: digits,
             // Some services have no endpoint on this node, some no other.

@@ -24,7 +24,7 @@ use self::{
 };
 
 /// The services of the cluster.
-const SERVICES: u16 = 500;
+const SERVICES: u32 = 500;
 
 /// The output of the command, and its exit code.
 #[derive(Debug)]
