@@ -89,7 +89,9 @@ pub fn client_examples(node: &NodeFacts, is_ipv4: bool) -> Vec<IpAddr> {
         .iter()
         .map(ipnetwork::IpNetwork::ip)
         .find(of_family);
-    let own = node.local_ips.iter().chain(&node.node_ips).copied();
+    // An address that the node is known by is none of a bridge of pods.
+    let own = node.primary_ips.iter().chain(&node.local_ips);
+    let own = own.chain(&node.node_ips).copied();
     let own = own
         .filter(|own| {
             !own.is_loopback() && !node.pod_cidrs.iter().any(|range| range.contains(*own))

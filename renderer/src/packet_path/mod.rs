@@ -46,7 +46,7 @@ pub use flows::{
 };
 pub use inspector::{MASQUERADE_PORTS, NodeInspector};
 pub use kernel_network::{ClientOrigin, DownLink, KernelNetwork, NextHop};
-pub use kube_proxy::KubeProxy;
+pub use kube_proxy::{KubeProxy, ProxyCluster};
 pub use links::{Link, LinkState, LinkedInterface};
 pub use listeners::{Listener, Listening};
 pub use neighbours::{InterfaceAddress, Neighbour, NeighbourState};
@@ -57,6 +57,6 @@ pub use probe::{PROBE_TIMEOUT, ProbeResult, probe, probe_datagram};
 pub use programmed_table::ProgrammedTable;
 pub use ruleset::Ruleset;
 pub use settings::{KernelSettings, ReversePathFilter};
-pub use stored_rules::ProxyFrontend;
+pub use stored_rules::{ProxyFrontend, ReadProgress};
 pub use traffic_filters::TrafficFilters;
 pub use walk::{ChainRef, Doubt, Hook, RuleRef, StopKind, Walk, WalkEnd, WalkStep};

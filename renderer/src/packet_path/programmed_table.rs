@@ -12,7 +12,7 @@ use contiv_model::{FlowEnd, Frontend, NodeFacts, VerdictKind, trace::Flow};
 use super::{
     PathError,
     ruleset::{Ruleset, SetRef},
-    stored_rules::{ProxyFrontend, StoredRules, StoredSets, address, frontend_of},
+    stored_rules::{ProxyFrontend, ReadProgress, StoredRules, StoredSets, address, frontend_of},
 };
 use crate::{
     linux::Linux,
@@ -46,11 +46,12 @@ pub struct ProgrammedTable {
 }
 
 impl ProgrammedTable {
-    /// Reads the table in the network namespace of the calling thread; none if it is not there. Needs CAP_NET_ADMIN.
+    /// Reads the table in the network namespace of the calling thread; none if it is not there. Needs CAP_NET_ADMIN. `progress` is told
+    /// how many sets are read, and of how many.
     ///
     /// # Errors
     /// When the kernel refuses, or its tables change too often.
-    pub fn read() -> Result<Option<Self>, PathError> {
+    pub fn read(progress: ReadProgress<'_>) -> Result<Option<Self>, PathError> {
         let failed =
             |error: NetlinkError| PathError(error.with_advice("read the table").to_string());
         let mut socket = Socket::open(&Linux::shared()).map_err(failed)?;
@@ -60,7 +61,8 @@ impl ProgrammedTable {
             if ruleset.tables().next().is_none() {
                 return Ok(None);
             }
-            let sets = StoredSets::read(&mut socket, &ruleset);
+            let none = StoredSets::default();
+            let sets = StoredSets::read(socket.kernel(), &ruleset, &none, progress);
             // A set may be gone before it is read.
             if socket.generation().map_err(failed)? == ruleset.generation {
                 return Ok(Some(Self::new(ruleset, sets.map_err(failed)?)));

@@ -24,7 +24,7 @@ pub(super) fn matches(
     network: &mut dyn Network,
 ) -> Result<Answer, PathError> {
     Ok(match condition {
-        XtMatch::Comment(_) => Answer::Yes,
+        XtMatch::Comment(_) | XtMatch::Always => Answer::Yes,
         XtMatch::Conntrack(condition) => conntrack(condition, state),
         XtMatch::State(states) => (states & connection_state(state, 1 << 6) != 0).into(),
         // Only packets of the protocol are compared.

@@ -4,7 +4,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use contiv_model::{
@@ -13,8 +16,10 @@ use contiv_model::{
     parallel::in_shares,
     trace::{Affinity, Client, Flow, trace},
 };
-use contiv_renderer::packet_path::{PathError, ProgrammedTable, ProxyFrontend};
+use contiv_renderer::packet_path::{PathError, ProgrammedTable, ProxyCluster, ProxyFrontend};
 use serde::{Serialize, Serializer};
+
+use crate::cli::output::progress::Progress;
 
 /// So many frontends are worth a thread.
 const FRONTENDS_OF_THREAD: usize = 200;
@@ -24,6 +29,8 @@ const NAMED_BACKENDS: usize = 3;
 const LOOPBACK: &str = "lo";
 /// So many addresses of clients are named in a line.
 const NAMED_SOURCES: usize = 2;
+/// So many of the first addresses of a range of pods may be this node's own.
+const NODE_ADDRESSES_OF_PODS: usize = 16;
 
 /// What is compared with a desired state: rules in the kernel, or another desired state.
 pub(super) trait OtherRules: Sync {
@@ -35,6 +42,10 @@ pub(super) trait OtherRules: Sync {
     fn ends(&self, flow: &Flow, node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError>;
     /// What they know of the node, if that may be something else.
     fn node(&self) -> Option<&NodeFacts> {
+        None
+    }
+    /// What they say of the cluster, if they say it themselves.
+    fn cluster(&self) -> Option<&ProxyCluster> {
         None
     }
 }
@@ -160,15 +171,24 @@ pub(super) struct Destination {
     pub(super) protocol: Protocol,
 }
 
+/// A frontend, with one of its addresses and ports.
+pub(super) type Place = (Frontend, SocketAddr);
+
+impl Destination {
+    pub(super) const fn place(&self) -> Place {
+        (self.frontend, self.to)
+    }
+}
+
 /// The services that may concern a destination.
 #[derive(Debug, Default)]
 pub(super) struct ServiceIndex<'a> {
-    by_frontend: BTreeMap<Frontend, Vec<&'a Arc<ContivService>>>,
-    by_cluster_ip: BTreeMap<IpAddr, Vec<&'a Arc<ContivService>>>,
+    pub(super) by_frontend: BTreeMap<Frontend, Vec<&'a Arc<ContivService>>>,
+    pub(super) by_cluster_ip: BTreeMap<IpAddr, Vec<&'a Arc<ContivService>>>,
 }
 
 impl<'a> ServiceIndex<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
+    pub(super) fn new(snapshot: &'a Snapshot) -> Self {
         let mut index = Self::default();
         for service in snapshot.services.values() {
             for frontend in service.frontends() {
@@ -211,17 +231,17 @@ impl<'a> ServiceIndex<'a> {
     }
 }
 
-/// Visits all selected destinations that one of both has, some in parallel: with a state that has only the services of the destination,
-/// since a trace looks at all that it is given.
+/// Visits destinations, some in parallel, and shows the progress: with a state that has only the services of the destination, since a trace
+/// looks at all that it is given.
 pub(super) fn visit_destinations<R: Default + Send>(
+    index: &ServiceIndex<'_>,
     snapshot: &Snapshot,
-    rules: &impl OtherRules,
-    is_selected: impl Fn(&Destination) -> bool,
+    destinations: BTreeSet<Destination>,
     visit: impl Fn(&mut R, Destination, &Snapshot) + Sync,
 ) -> Vec<R> {
-    let index = ServiceIndex::new(snapshot);
-    let mut all: Vec<Destination> = destinations(&index, snapshot, rules).into_iter().collect();
-    all.retain(is_selected);
+    let all: Vec<Destination> = destinations.into_iter().collect();
+    let progress = Progress::with_words("frontends compared");
+    let done = AtomicUsize::new(0);
     in_shares(&all, FRONTENDS_OF_THREAD, |part| {
         let mut result = R::default();
         let mut few = Snapshot {
@@ -231,18 +251,29 @@ pub(super) fn visit_destinations<R: Default + Send>(
         for destination in part {
             few.services = index.services_at(destination.to, destination.protocol);
             visit(&mut result, *destination, &few);
+            progress.set(done.fetch_add(1, Ordering::Relaxed) + 1, all.len());
         }
         result
     })
 }
 
-fn destinations(
+/// The addresses of the node at which one of both may answer on node ports.
+pub(super) fn node_port_addresses(
+    snapshot: &Snapshot,
+    rules: &impl OtherRules,
+) -> BTreeSet<IpAddr> {
+    let mut addresses = rules.node_port_addresses(&snapshot.node);
+    addresses.extend(snapshot.node.node_port_ips());
+    addresses
+}
+
+/// All addresses and ports of frontends that one of both has.
+pub(super) fn destinations(
     index: &ServiceIndex<'_>,
     snapshot: &Snapshot,
     rules: &impl OtherRules,
 ) -> BTreeSet<Destination> {
-    let mut node_addresses = rules.node_port_addresses(&snapshot.node);
-    node_addresses.extend(snapshot.node.node_port_ips());
+    let node_addresses = node_port_addresses(snapshot, rules);
     let mut found = BTreeSet::new();
     for frontend in index.by_frontend.keys().chain(rules.frontends().keys()) {
         match *frontend {
@@ -280,64 +311,36 @@ pub(super) fn flows(
         to,
         protocol,
     } = destination;
-    let node = &services.node;
-    let known = rules.frontends().get(&frontend);
-    let uplink = uplink(node);
-    let flow = |from| {
-        let flow = Flow::new(from, to, protocol).ok()?;
-        Some(match &uplink {
-            Some(name) if Client::of(&flow, node) != Client::Node => {
-                flow.by_interface(name.clone())
-            }
-            _ => flow,
-        })
-    };
-    let mut examples = client_examples(node, to.is_ipv4());
-    let of_others = rules.node().filter(|other| *other != node);
-    let more = of_others.map(|other| client_examples(other, to.is_ipv4()));
-    examples.extend(more.into_iter().flatten());
-    let mut seen = BTreeSet::new();
-    examples.retain(|from| seen.insert(*from));
+    let new_flow = |from| Flow::new(from, to, protocol).ok();
+    if to.ip().is_loopback() {
+        let own = new_flow(to.ip()).map(|flow| (ComparedClient::Kind(Client::Node), flow));
+        return own.into_iter().collect();
+    }
+    let clients = Clients::new(services, rules, to);
+    let examples = clients.examples();
     let kind = |from: &IpAddr| {
-        let flow = flow(*from)?;
-        // What one of both takes as a pod, or as the node, is one.
-        let kinds = of_others.into_iter().chain([node]);
-        let kind = kinds.map(|node| Client::of(&flow, node)).min()?;
-        Some((ComparedClient::Kind(kind), flow))
+        let flow = clients.flow(new_flow(*from)?);
+        Some((ComparedClient::Kind(clients.kind(&flow)), flow))
     };
     let mut found: Vec<(ComparedClient, Flow)> = examples.iter().filter_map(kind).collect();
-    let knows_pods = node
-        .pod_cidrs
-        .iter()
-        .any(|range| range.is_ipv4() == to.is_ipv4());
-    for is_local in [true, false] {
-        // Where contiv does not know the pods of this node, kube-proxy may.
-        if !(is_local && (knows_pods || !node.pod_interfaces.is_empty()))
-            && let Some(flow) = neighbour(services, to.is_ipv4(), is_local).and_then(flow)
-        {
-            let client = if is_local {
-                ComparedClient::Kind(Client::LocalPod)
-            } else {
-                ComparedClient::OtherPod
-            };
-            found.push((client, flow));
-        }
+    if !clients.knows_pods() {
+        let others = ComparedClient::Kind(Client::External);
+        let external = found.iter().find(|(client, _)| *client == others);
+        let external = external.map(|(_, flow)| flow.from());
+        let pod = clients.example_pod(services, external).and_then(new_flow);
+        let pod = pod.map(|flow| clients.flow_of_pod(flow));
+        found.extend(pod.map(|flow| (ComparedClient::Kind(Client::LocalPod), flow)));
     }
-    // Where pods are known by their interfaces, their addresses say nothing.
-    let external = found
-        .iter()
-        .find(|(client, _)| *client == ComparedClient::Kind(Client::External));
-    let external = external.map(|(_, flow)| flow.from());
-    if let (Some(pattern), Some(from)) = (node.pod_interfaces.first(), external) {
-        let by_interface = flow(from).map(|flow| flow.by_interface(example(pattern)));
-        found.extend(by_interface.map(|flow| (ComparedClient::Kind(Client::LocalPod), flow)));
-    }
+    let other_pod = neighbour(services, to.is_ipv4(), false).and_then(new_flow);
+    let other_pod = other_pod.map(|flow| clients.flow(flow));
+    found.extend(other_pod.map(|flow| (ComparedClient::OtherPod, flow)));
+    let node = &services.node;
     let backends = services.services.values().flat_map(|it| &it.ports);
     let own_backend = backends
         .flat_map(|port| &port.backends)
         .filter(|backend| backend.local && !node.is_local_address(backend.address))
         .find_map(|backend| {
-            let flow = flow(backend.address)?;
+            let flow = clients.flow_of_pod(new_flow(backend.address)?);
             Some((ComparedClient::Backend(backend.address), flow))
         });
     found.extend(own_backend);
@@ -347,6 +350,7 @@ pub(super) fn flows(
     let of_contiv = restricting
         .flat_map(|service| &service.source_ranges)
         .map(|range| (range.network(), range.broadcast()));
+    let known = rules.frontends().get(&frontend);
     let of_proxy = known
         .into_iter()
         .flat_map(|known| known.source_ranges.iter().copied());
@@ -356,10 +360,113 @@ pub(super) fn flows(
         .flat_map(|(first, last)| [Some(first), after(last)])
         .flatten()
         .filter(|source| !source.is_unspecified() && !source.is_multicast())
+        .filter(|source| !clients.may_be_a_pod(*source))
         .collect();
-    let source = |source| Some((ComparedClient::Source(source), flow(source)?));
+    let source = |source| {
+        let flow = clients.flow(new_flow(source)?);
+        Some((ComparedClient::Source(source), flow))
+    };
     found.extend(sources.into_iter().filter_map(source));
     found
+}
+
+/// How clients of one family come to this node, as far as one of both knows.
+struct Clients<'a> {
+    /// The node as the desired state knows it, and as the other rules do, if that may be something else.
+    nodes: Vec<&'a NodeFacts>,
+    is_ipv4: bool,
+    /// The ranges by which only the other rules know pods of this node.
+    pods_of_proxy: Vec<(IpAddr, IpAddr)>,
+    /// The interface by which pods come.
+    pod_interface: Option<InterfaceName>,
+    /// The interface by which others come.
+    uplink: Option<InterfaceName>,
+}
+
+impl<'a> Clients<'a> {
+    fn new(services: &'a Snapshot, rules: &'a impl OtherRules, to: SocketAddr) -> Self {
+        let node = &services.node;
+        let other = rules.node().filter(|other| *other != node);
+        let nodes: Vec<&NodeFacts> = [node].into_iter().chain(other).collect();
+        let patterns = nodes.iter().filter_map(|node| node.pod_interfaces.first());
+        let of_state = patterns.map(example).next();
+        let cluster = rules.cluster();
+        let of_cluster = || cluster.and_then(|cluster| cluster.pod_interface.clone());
+        let ranges = cluster.into_iter().flat_map(|cluster| &cluster.pods);
+        Self {
+            nodes,
+            is_ipv4: to.is_ipv4(),
+            pods_of_proxy: ranges
+                .filter(|(first, _)| first.is_ipv4() == to.is_ipv4())
+                .copied()
+                .collect(),
+            pod_interface: of_state.or_else(of_cluster),
+            uplink: uplink(node),
+        }
+    }
+
+    /// An address of a client of each class.
+    fn examples(&self) -> Vec<IpAddr> {
+        let of_all = self.nodes.iter();
+        let of_all = of_all.flat_map(|node| client_examples(node, self.is_ipv4));
+        let mut seen = BTreeSet::new();
+        of_all.filter(|from| seen.insert(*from)).collect()
+    }
+
+    /// What one of both takes as a pod, or as the node, is one.
+    fn kind(&self, flow: &Flow) -> Client {
+        let kinds = self.nodes.iter().map(|node| Client::of(flow, node));
+        kinds.min().unwrap_or(Client::External)
+    }
+
+    /// The flow as it comes in.
+    fn flow(&self, flow: Flow) -> Flow {
+        let mut ranges = self.nodes.iter().flat_map(|node| &node.pod_cidrs);
+        if ranges.any(|range| range.contains(flow.from())) {
+            return self.flow_of_pod(flow);
+        }
+        match &self.uplink {
+            Some(name) if Client::of(&flow, self.nodes[0]) != Client::Node => {
+                flow.by_interface(name.clone())
+            }
+            _ => flow,
+        }
+    }
+
+    /// Both may know pods in different ways: so one has both an address and an interface of pods.
+    fn flow_of_pod(&self, flow: Flow) -> Flow {
+        match self.pod_interface.as_ref().or(self.uplink.as_ref()) {
+            Some(name) => flow.by_interface(name.clone()),
+            None => flow,
+        }
+    }
+
+    /// Whether one of both states knows the addresses of pods.
+    fn knows_pods(&self) -> bool {
+        let mut ranges = self.nodes.iter().flat_map(|node| &node.pod_cidrs);
+        ranges.any(|range| range.is_ipv4() == self.is_ipv4)
+    }
+
+    /// An address of a pod of this node where its ranges are not known; where pods are known by their interface, it may be any.
+    fn example_pod(&self, services: &Snapshot, any: Option<IpAddr>) -> Option<IpAddr> {
+        let node = &services.node;
+        let of_proxy = || {
+            // The first address is the range's own, the next one often the bridge's.
+            let (first, _) = self.pods_of_proxy.first()?;
+            let addresses = std::iter::successors(after(*first), |address| after(*address));
+            let mut addresses = addresses.take(NODE_ADDRESSES_OF_PODS);
+            addresses.find(|address| !node.is_local_address(*address))
+        };
+        neighbour(services, self.is_ipv4, true)
+            .or_else(of_proxy)
+            .or_else(|| any.filter(|_| self.pod_interface.is_some()))
+    }
+
+    /// Whether only the other rules take an address as that of a pod: whether it is one on this node is unknown.
+    fn may_be_a_pod(&self, address: IpAddr) -> bool {
+        let mut ranges = self.pods_of_proxy.iter();
+        !self.knows_pods() && ranges.any(|(first, last)| (first..=last).contains(&&address))
+    }
 }
 
 /// An interface by which clients of other machines come where services answer only at some; none if they answer at all.

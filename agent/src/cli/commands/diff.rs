@@ -30,13 +30,14 @@ use self::{
     live_flows::{LiveFlowCounter, LiveFlows},
     settings::SettingChange,
 };
-use super::{apply::applied, migrate};
+use super::{apply::applied, compared_flows::Place, migrate};
 use crate::{
     cli::{
         Outcome, Terminal, UsageError, chain,
         output::{
             format::DataFormat,
             listing::{Listing, Output},
+            progress::Progress,
             table_options::TableOptions,
             watch::width,
         },
@@ -264,10 +265,12 @@ impl Diff {
                  compares desired states"
             );
         }
-        let (mut changes, mut new, mut unusable) = self.kernel_once(config, machine)?;
+        let (mut changes, mut new, mut unusable) = self.kernel_once(config, machine, None)?;
         if !changes.is_empty() {
             thread::sleep(CONFIRMATION_INTERVAL);
-            let (second, new_again, unusable_again) = self.kernel_once(config, machine)?;
+            let places = changes.places();
+            let (second, new_again, unusable_again) =
+                self.kernel_once(config, machine, Some(&places))?;
             changes = changes.confirmed_by(second);
             (new, unusable) = (new_again, unusable_again);
         }
@@ -295,8 +298,12 @@ impl Diff {
         &self,
         config: &Config,
         machine: Option<&MachineAddresses>,
+        places: Option<&BTreeSet<Place>>,
     ) -> anyhow::Result<(Changes, Snapshot, Vec<String>)> {
-        let Some(table) = ProgrammedTable::read()? else {
+        let progress = Progress::with_words("sets of the table read");
+        let table = ProgrammedTable::read(&|done, total| progress.set(done, total))?;
+        drop(progress);
+        let Some(table) = table else {
             bail!(
                 "the kernel has no table inet contiv here: no agent has programmed it; `contiv render` prints what one would"
             );
@@ -307,7 +314,7 @@ impl Diff {
         };
         let (objects, unusable) = objects(config, self.stored(config)?);
         let new = desired.state(config, &objects);
-        Ok((Changes::from_kernel(&table, &new), new, unusable))
+        Ok((Changes::from_kernel(&table, &new, places), new, unusable))
     }
 
     fn print(&self, comparison: &Comparison, terminal: &mut Terminal) -> anyhow::Result<()> {

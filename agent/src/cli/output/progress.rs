@@ -31,6 +31,15 @@ impl Progress {
         }
     }
 
+    /// For what these words say is done. [`Self::set`] sets the total.
+    pub(crate) fn with_words(words: &str) -> Self {
+        let bar = ProgressBar::no_length();
+        let template = format!("{{bar:40}} {{pos}} of {{len}} {words}, {{eta}} left");
+        Self {
+            bar: bar.with_style(style(&template)),
+        }
+    }
+
     /// Sets how many are done, and the approximate total.
     pub(crate) fn set(&self, done: usize, total: usize) {
         self.bar.set_length(total.max(done) as u64);

@@ -51,6 +51,7 @@ pub(crate) mod generation {
 pub(crate) mod table {
     pub(crate) const NAME: u16 = 1;
     pub(crate) const FLAGS: u16 = 2;
+    pub(crate) const HANDLE: u16 = 4;
     /// The table is dormant: its rules are inactive.
     pub(crate) const FLAG_DORMANT: u32 = 0x1;
     /// The port of the socket that owns the table.
@@ -105,11 +106,14 @@ pub(crate) mod set {
     pub(crate) const USERDATA: u16 = 13;
     /// The type of the objects of a map to objects.
     pub(crate) const OBJ_TYPE: u16 = 15;
+    pub(crate) const HANDLE: u16 = 16;
     pub(crate) const EXPR: u16 = 17;
     pub(crate) const DESC_SIZE: u16 = 1;
     pub(crate) const DESC_CONCAT: u16 = 2;
     pub(crate) const FIELD_LEN: u16 = 1;
 
+    /// nft's type of keys that are plain numbers, as `numgen` gives them.
+    pub(crate) const KEY_TYPE_INTEGER: u32 = 4;
     pub(crate) const FLAG_ANONYMOUS: u32 = 0x1;
     pub(crate) const FLAG_CONSTANT: u32 = 0x2;
     pub(crate) const FLAG_INTERVAL: u32 = 0x4;

@@ -7,7 +7,9 @@ use nix::errno::Errno;
 use super::constants::{NFNL_SUBSYS_NFTABLES, NFPROTO_INET};
 use crate::netlink::{
     Attributes, NetlinkError, Socket, Writer,
-    message::{NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, kind_of, messages},
+    message::{
+        NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, begin_message, end_message, kind_of, messages,
+    },
 };
 
 impl Socket {
@@ -46,13 +48,52 @@ impl Socket {
             if code == Errno::ENOENT as i32 {
                 return Ok(None);
             }
-            let source = io::Error::from_raw_os_error(code);
-            return Err(NetlinkError::Refused {
-                subject: "get".to_owned(),
-                source,
-                refusals: Vec::new(),
-            });
+            return Err(refused(code));
         }
         Ok(message.object(NFNL_SUBSYS_NFTABLES).map(read))
+    }
+    /// Requests several objects at once, as `fill` names them, and passes each on. False if one of them does not exist.
+    pub(crate) fn get_each(
+        &mut self,
+        kind: u8,
+        family: u8,
+        fill: impl FnOnce(&mut Writer<'_>),
+        take: impl FnMut(Attributes<'_>),
+    ) -> Result<bool, NetlinkError> {
+        let mut request = Vec::new();
+        let kind = kind_of(NFNL_SUBSYS_NFTABLES, kind);
+        let flags = NLM_F_REQUEST | NLM_F_ACK;
+        begin_message(&mut request, kind, flags, 1, family, 0);
+        fill(&mut Writer::new(&mut request));
+        end_message(&mut request, 0);
+        self.send(&request, "ask the kernel for objects")?;
+        let result = self.receive_each(take);
+        self.drained(result)
+    }
+
+    fn receive_each(&mut self, mut take: impl FnMut(Attributes<'_>)) -> Result<bool, NetlinkError> {
+        loop {
+            let received = self.receive("read an answer of the kernel")?;
+            for message in messages(&received) {
+                if message.kind != NLMSG_ERROR {
+                    message.object(NFNL_SUBSYS_NFTABLES).map(&mut take);
+                    continue;
+                }
+                // Without an error it is the acknowledgement, which comes last.
+                return match -message.error_code() {
+                    0 => Ok(true),
+                    code if code == Errno::ENOENT as i32 => Ok(false),
+                    code => Err(refused(code)),
+                };
+            }
+        }
+    }
+}
+
+fn refused(code: i32) -> NetlinkError {
+    NetlinkError::Refused {
+        subject: "get".to_owned(),
+        source: io::Error::from_raw_os_error(code),
+        refusals: Vec::new(),
     }
 }

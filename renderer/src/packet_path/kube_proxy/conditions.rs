@@ -17,6 +17,12 @@ use crate::{
 pub(super) struct Conditions {
     /// The ranges of sources, with both ends included, whether they match or all others do.
     pub(super) sources: Vec<(IpAddr, IpAddr)>,
+    /// Those of them of which all others match.
+    pub(super) other_sources: Vec<(IpAddr, IpAddr)>,
+    /// An interface such that all others match, or all with a name that begins otherwise.
+    pub(super) other_input: Option<String>,
+    /// The ranges of destinations that match, with both ends included.
+    pub(super) destinations: Vec<(IpAddr, IpAddr)>,
     /// The destination, if it is a single one.
     pub(super) destination: Option<IpAddr>,
     pub(super) protocol: Option<Protocol>,
@@ -33,6 +39,7 @@ enum Field {
     Destination { mask: Option<Vec<u8>> },
     Protocol,
     Port,
+    Input,
     Other,
 }
 
@@ -48,10 +55,10 @@ impl Conditions {
                     field = payload(*base, *offset, is_v4);
                 }
                 Expression::Meta { key, .. } => {
-                    field = if *key == expr::META_L4PROTO {
-                        Field::Protocol
-                    } else {
-                        Field::Other
+                    field = match *key {
+                        expr::META_L4PROTO => Field::Protocol,
+                        expr::META_IIFNAME => Field::Input,
+                        _ => Field::Other,
                     };
                 }
                 Expression::Bitwise { mask, .. } => match &mut field {
@@ -72,8 +79,14 @@ impl Conditions {
                 }
                 Expression::Lookup { set, .. } => {
                     let set = ruleset.set_beside(chain, set).and_then(|set| sets.get(set));
-                    if let (Field::Source { .. }, Some(set)) = (&field, set) {
-                        conditions.sources.extend(set.addresses());
+                    match (&field, set) {
+                        (Field::Source { .. }, Some(set)) => {
+                            conditions.sources.extend(set.addresses());
+                        }
+                        (Field::Destination { .. }, Some(set)) => {
+                            conditions.destinations.extend(set.addresses());
+                        }
+                        _ => {}
                     }
                 }
                 Expression::Match(XtMatch::Ports { destination, .. })
@@ -105,9 +118,24 @@ impl Conditions {
             address(&low).zip(address(&high))
         };
         match field {
-            Field::Source { mask } => self.sources.extend(range(mask)),
+            Field::Source { mask } => {
+                self.sources.extend(range(mask));
+                if operator == expr::CMP_NEQ {
+                    self.other_sources.extend(range(mask));
+                }
+            }
+            Field::Input if operator == expr::CMP_NEQ => {
+                let name = value.split(|byte| *byte == 0).next();
+                let name = name.and_then(|name| std::str::from_utf8(name).ok());
+                self.other_input = name.map(|name| {
+                    // Without an end it is the beginning of many names.
+                    let is_beginning = !value.contains(&0);
+                    format!("{name}{}", if is_beginning { "0" } else { "" })
+                });
+            }
             _ if operator != expr::CMP_EQ => {}
             Field::Destination { mask } => {
+                self.destinations.extend(range(mask));
                 let single = range(mask).filter(|(low, high)| low == high);
                 self.destination = single.map(|(address, _)| address);
             }
@@ -116,7 +144,7 @@ impl Conditions {
                 let port = value.try_into().ok().map(u16::from_be_bytes);
                 self.port = port;
             }
-            Field::Other => {}
+            Field::Input | Field::Other => {}
         }
     }
 }

@@ -9,17 +9,19 @@ mod conditions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr},
 };
 
-use contiv_model::{FlowEnd, Frontend, NodeFacts, ServiceId, trace::Flow};
+use contiv_model::{FlowEnd, Frontend, InterfaceName, NodeFacts, ServiceId, trace::Flow};
 use nix::net::if_::if_nametoindex;
 
 use self::conditions::Conditions;
 use super::{
     PathError,
-    ruleset::{Data, Ruleset, Verdict, legacy_tables},
-    stored_rules::{ProxyFrontend, StoredElement, StoredRules, StoredSets, frontend_of},
+    ruleset::{Data, Ruleset, Verdict, has_legacy_chain, legacy_tables},
+    stored_rules::{
+        ProxyFrontend, ReadProgress, StoredElement, StoredRules, StoredSets, frontend_of,
+    },
 };
 use crate::{
     linux::Linux,
@@ -33,6 +35,10 @@ const TABLE: &str = "kube-proxy";
 const NODE_PORT_ADDRESSES: &str = "nodeport-ips";
 /// The beginning of the chains that check sources.
 const FIREWALL_CHAINS: &str = "firewall-";
+/// The chain of mode nftables whose rules name the ranges of cluster IPs.
+const CLUSTER_IPS_CHAIN: &str = "cluster-ips-check";
+/// The beginnings of the chains in which it tells pods of this node from other clients of cluster IPs, in both modes.
+const POD_CHAINS: [&str; 5] = ["services", "service-", "local-", "KUBE-SVC-", "KUBE-SVL-"];
 /// The tables that kube-proxy uses in mode iptables.
 const IPTABLES: [&str; 3] = ["nat", "filter", "mangle"];
 /// The chains of mode iptables whose rules name addresses and ports of services.
@@ -65,15 +71,30 @@ pub struct KubeProxy {
     node_port_addresses: BTreeSet<IpAddr>,
     /// The families in which all addresses of the node do: whether they are IPv4.
     open_families: BTreeSet<bool>,
+    cluster: ProxyCluster,
+    unread_tables: String,
+}
+
+/// What kube-proxy's rules say of the cluster beyond its services.
+#[derive(Debug, Clone, Default)]
+pub struct ProxyCluster {
+    /// The ranges by which it knows pods of this node, with both ends included.
+    pub pods: Vec<(IpAddr, IpAddr)>,
+    /// An interface by which it knows that a packet is from a pod of this node.
+    pub pod_interface: Option<InterfaceName>,
+    /// The ranges of cluster IPs, with both ends included, if it drops what goes to unused ones.
+    pub cluster_ips: Vec<(IpAddr, IpAddr)>,
 }
 
 impl KubeProxy {
-    /// Reads the rules in the network namespace of the calling thread. Needs CAP_NET_ADMIN.
+    /// Reads the rules in the network namespace of the calling thread. Needs CAP_NET_ADMIN. Of many services that takes long: what cannot
+    /// have changed since an `earlier` reading is taken from it, and `progress` is told how many sets are read, and of how many.
     ///
     /// # Errors
     /// When there are none; when the kernel refuses, or its rules change too often.
-    pub fn read() -> Result<Self, PathError> {
+    pub fn read(earlier: Option<&Self>, progress: ReadProgress<'_>) -> Result<Self, PathError> {
         let mut socket = Socket::open(&Linux::shared()).map_err(|error| failed(&error))?;
+        let mut known: Option<StoredSets> = None;
         let is_ip = |family| [NFPROTO_IPV4, NFPROTO_IPV6].contains(&family);
         let of_nftables = |family, name: &str| is_ip(family) && name == TABLE;
         let of_iptables = |family, name: &str| is_ip(family) && IPTABLES.contains(&name);
@@ -83,6 +104,7 @@ impl KubeProxy {
                  runs in mode nftables or iptables"
             )));
         }
+        let unread_tables = unread_tables()?;
         for _ in 0..READ_ATTEMPTS {
             let mut ruleset = Ruleset::read_tables(&mut socket, of_nftables, false)?;
             let is_iptables = ruleset.tables().next().is_none();
@@ -96,18 +118,25 @@ impl KubeProxy {
             if is_iptables {
                 ruleset = of_other_mode;
                 if ruleset.chains_named(IPTABLES_MAIN).next().is_none() {
-                    return Err(absence());
+                    return Err(absence(&unread_tables));
                 }
                 // In the same tables are rules of other programs, which stay after a switch-over.
                 ruleset.keep_chains(IPTABLES_CHAINS);
             }
-            let sets = StoredSets::read(&mut socket, &ruleset);
+            let none = StoredSets::default();
+            let before = earlier.map_or(&none, |earlier| &earlier.rules.sets);
+            let before = known.as_ref().unwrap_or(before);
+            let sets = StoredSets::read(socket.kernel(), &ruleset, before, progress);
             // A set may be gone before it is read.
             let generation = socket.generation().map_err(|error| failed(&error))?;
             if generation == ruleset.generation {
                 let sets = sets.map_err(|error| failed(&error))?;
-                return Ok(Self::new(ruleset, sets, is_iptables));
+                return Ok(Self {
+                    unread_tables,
+                    ..Self::new(ruleset, sets, is_iptables)
+                });
             }
+            known = sets.ok().or(known);
         }
         Err(PathError(
             "kube-proxy's rules change constantly; try again".to_owned(),
@@ -121,6 +150,8 @@ impl KubeProxy {
             frontends: BTreeMap::new(),
             node_port_addresses: BTreeSet::new(),
             open_families: BTreeSet::new(),
+            cluster: ProxyCluster::new(&ruleset, &sets),
+            unread_tables: String::new(),
         };
         if is_iptables {
             proxy.add_chains(&ruleset, &sets);
@@ -145,6 +176,16 @@ impl KubeProxy {
         &self.frontends
     }
 
+    /// The tables of iptables-legacy of which it is unknown whether kube-proxy's rules are among theirs; empty if there are none.
+    pub fn unread_tables(&self) -> &str {
+        &self.unread_tables
+    }
+
+    /// What its rules say of the cluster.
+    pub const fn cluster(&self) -> &ProxyCluster {
+        &self.cluster
+    }
+
     /// The addresses that may answer on node ports.
     pub fn node_port_addresses(&self, node: &NodeFacts) -> BTreeSet<IpAddr> {
         let is_open = |own: &&IpAddr| {
@@ -155,7 +196,11 @@ impl KubeProxy {
             self.open_families.contains(&own.is_ipv4()) && !own.is_loopback() && !is_link_local
         };
         let own = node.local_ips.iter().chain(&node.node_ips).filter(is_open);
-        own.chain(&self.node_port_addresses).copied().collect()
+        let mut all: BTreeSet<IpAddr> = own.chain(&self.node_port_addresses).copied().collect();
+        if self.mode == "iptables" && self.open_families.contains(&true) {
+            all.insert(Ipv4Addr::LOCALHOST.into());
+        }
+        all
     }
 
     /// How a new connection ends by the rules, for a client whose earlier connections are forgotten. Several ends depend on chance.
@@ -238,6 +283,40 @@ impl KubeProxy {
     }
 }
 
+impl ProxyCluster {
+    fn new(ruleset: &Ruleset, sets: &StoredSets) -> Self {
+        let mut found = Self::default();
+        let mut known_families = BTreeSet::new();
+        for (family, name, chain) in ruleset.chains() {
+            let conditions = || {
+                let rules = ruleset.rules(chain).iter();
+                rules.map(|rule| Conditions::of(ruleset, sets, chain, rule))
+            };
+            if name == CLUSTER_IPS_CHAIN {
+                // Single ones are services.
+                let ranges = conditions().flat_map(|it| it.destinations);
+                found
+                    .cluster_ips
+                    .extend(ranges.filter(|(low, high)| low != high));
+            }
+            if known_families.contains(&family)
+                || !POD_CHAINS.iter().any(|prefix| name.starts_with(prefix))
+            {
+                continue;
+            }
+            for one in conditions() {
+                if !one.other_sources.is_empty() || one.other_input.is_some() {
+                    known_families.insert(family);
+                }
+                found.pods.extend(one.other_sources);
+                let input = one.other_input.map(InterfaceName::new);
+                found.pod_interface = found.pod_interface.or(input);
+            }
+        }
+        found
+    }
+}
+
 /// Adds the sources that the rules of a chain compare.
 fn add_sources(known: &mut ProxyFrontend, ruleset: &Ruleset, sets: &StoredSets, chain: usize) {
     for rule in ruleset.rules(chain) {
@@ -250,19 +329,36 @@ fn failed(error: &NetlinkError) -> PathError {
     PathError(error.with_advice("read the tables").to_string())
 }
 
+/// The tables of iptables-legacy whose chains are unknown.
+///
+/// # Errors
+/// When a table has kube-proxy's chains.
+fn unread_tables() -> Result<String, PathError> {
+    let mut unread = Vec::new();
+    for (family, names) in legacy_tables() {
+        match has_legacy_chain(family, IPTABLES_SERVICE_CHAINS) {
+            Some(false) => {}
+            None => unread.push(format!("{family} {names}")),
+            Some(true) => {
+                return Err(PathError(format!(
+                    "kube-proxy's rules ({IPTABLES_SERVICE_CHAINS}…) are in the tables {family} {names} of iptables-legacy, which cannot be \
+                     evaluated: `kube-proxy --cleanup` removes those of an earlier mode; else compare on a node where it runs in mode nftables, \
+                     or with an iptables of nftables"
+                )));
+            }
+        }
+    }
+    Ok(unread.join(", "))
+}
+
 /// Says what was looked for, and what may be there.
-fn absence() -> PathError {
-    let legacy: Vec<String> = legacy_tables()
-        .into_iter()
-        .map(|(family, names)| format!("{family} {names}"))
-        .collect();
-    let unread = if legacy.is_empty() {
+fn absence(unread_tables: &str) -> PathError {
+    let unread = if unread_tables.is_empty() {
         String::new()
     } else {
         format!(
-            ". The tables {} of iptables-legacy cannot be read: if kube-proxy's are among them, compare on a node where it runs in mode \
-             nftables, or with an iptables of nftables",
-            legacy.join(", ")
+            ". The tables {unread_tables} of iptables-legacy cannot be read: if kube-proxy's are among them, compare on a node where it runs \
+             in mode nftables, or with an iptables of nftables"
         )
     };
     PathError(format!(

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, net::SocketAddr, ops::Range};
 use self::rule_list::{RuleDestination, RuleList};
 pub(super) use self::{
     expression::{Data, Verdict},
-    legacy::legacy_tables,
+    legacy::{has_legacy_chain, legacy_tables},
 };
 pub(super) use self::{
     expression::{
@@ -59,6 +59,7 @@ pub struct Ruleset {
 struct Table {
     family: u8,
     name: String,
+    handle: u64,
     is_own: bool,
     /// Limits that are objects, by type and name.
     limits: BTreeMap<(u32, String), Limit>,
@@ -80,6 +81,10 @@ pub(super) struct SetShape {
     pub(super) has_verdicts: bool,
     /// The lengths of the fields of a key, of a set whose keys are ranges of several fields.
     pub(super) fields: Vec<usize>,
+    /// How many elements it may have, if its keys are plain numbers, as those of a map by a random number are.
+    pub(super) numbers: Option<u32>,
+    /// The handles of its table and its own: no other set ever has the same.
+    pub(super) handles: (u64, u64),
 }
 
 /// A chain.
@@ -284,6 +289,12 @@ impl Ruleset {
     pub(super) fn has_chain_of(&self, prefix: &str) -> bool {
         let mut names = self.chain_numbers.keys();
         names.any(|(_, name)| name.starts_with(prefix))
+    }
+
+    /// All chains: the families of their tables, their names and their numbers.
+    pub(super) fn chains(&self) -> impl Iterator<Item = (u8, &str, usize)> {
+        let chains = self.chain_numbers.iter();
+        chains.map(|((table, name), number)| (self.tables[*table].family, &**name, *number))
     }
 
     /// The chains with this name: their numbers, and the families of their tables.

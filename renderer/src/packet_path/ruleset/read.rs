@@ -1,13 +1,16 @@
 //! Reads all tables from the kernel.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Base, Chain, ChainKind, Hook, Rule, RuleDestination, RuleList, Ruleset, SetShape, Table,
     expression::limit_of_object, legacy::legacy_tables,
 };
+use contiv_model::parallel::in_shares;
+
 use crate::{
-    netlink::{Attributes, NetlinkError, Socket},
+    kernel::Kernel,
+    netlink::{Attributes, NetlinkError, Socket, Writer},
     nftables::{
         OWN_TABLES,
         netlink::constants::{
@@ -20,6 +23,10 @@ use crate::{
 
 /// How often the rules are read again if they change meanwhile.
 const READ_ATTEMPTS: usize = 5;
+/// Of more chains the rules are read for each chain: for each piece of a dump of all rules the kernel walks over those before it.
+const CHAINS_OF_ONE_DUMP: usize = 5_000;
+/// So many chains are worth a thread.
+const CHAINS_OF_THREAD: usize = 1_000;
 
 impl Ruleset {
     /// Reads all tables of the socket's network namespace. Needs CAP_NET_ADMIN.
@@ -88,6 +95,10 @@ fn read_tables(
     socket.pass_families(msg::GETOBJ, |family, object| {
         ruleset.add_object(&numbers, family, object);
     })?;
+    if ruleset.chains.len() > CHAINS_OF_ONE_DUMP {
+        ruleset.add_rules_by_chain(socket.kernel())?;
+        return Ok(ruleset);
+    }
     // Rules come chain by chain.
     let mut last: Option<(u8, String, String, Option<usize>)> = None;
     socket.pass_families(msg::GETRULE, |family, object| {
@@ -135,6 +146,7 @@ impl Ruleset {
             self.tables.push(Table {
                 family,
                 name: name.to_owned(),
+                handle: number(object, table::HANDLE),
                 is_own: !evaluates_own && family == NFPROTO_INET && OWN_TABLES.contains(&name),
                 limits: BTreeMap::new(),
                 sets: BTreeMap::new(),
@@ -168,18 +180,20 @@ impl Ruleset {
             && let Some(key_len) = object.u32(set::KEY_LEN)
             && let Some(table) = numbers.get(&(family, table.to_owned()))
         {
+            let table = &mut self.tables[*table];
+            let has_numbers = object.u32(set::KEY_TYPE) == Some(set::KEY_TYPE_INTEGER);
+            let description = object.nested(set::DESC).filter(|_| has_numbers);
             let shape = SetShape {
                 key_len: key_len as usize,
                 object: object.u32(set::OBJ_TYPE),
                 flags: object.u32(set::FLAGS).unwrap_or_default(),
-                timeout: object
-                    .get(set::TIMEOUT)
-                    .and_then(|timeout| timeout.try_into().ok())
-                    .map_or(0, u64::from_be_bytes),
+                timeout: number(object, set::TIMEOUT),
                 has_verdicts: object.u32(set::DATA_TYPE) == Some(verdict::DATA_TYPE),
                 fields: field_lengths(object),
+                numbers: description.and_then(|it| it.u32(set::DESC_SIZE)),
+                handles: (table.handle, number(object, set::HANDLE)),
             };
-            self.tables[*table].sets.insert(name.to_owned(), shape);
+            table.sets.insert(name.to_owned(), shape);
         }
     }
 
@@ -211,6 +225,42 @@ impl Ruleset {
         self.chain_numbers.get(&(table, chain.to_owned())).copied()
     }
 
+    /// Reads the rules of each chain by itself, but for those of the agent.
+    fn add_rules_by_chain(&mut self, kernel: &Arc<dyn Kernel>) -> Result<(), NetlinkError> {
+        let is_read = |number: &usize| !self.tables[self.chains[*number].table].is_own;
+        let chains: Vec<usize> = (0..self.chains.len()).filter(is_read).collect();
+        let read = |part: &[usize]| -> Result<Vec<(usize, Vec<u8>)>, NetlinkError> {
+            let mut socket = Socket::open(kernel)?;
+            let mut rules = Vec::new();
+            for number in part {
+                let Chain { table, name, .. } = &self.chains[*number];
+                let Table {
+                    name: table,
+                    family,
+                    ..
+                } = &self.tables[*table];
+                let fill = |message: &mut Writer<'_>| {
+                    message.text(rule::TABLE, table);
+                    message.text(rule::CHAIN, name);
+                };
+                let take = |rule: Attributes<'_>| rules.push((*number, rule.0.to_vec()));
+                socket.pass_family(msg::GETRULE, *family, fill, take)?;
+            }
+            Ok(rules)
+        };
+        let parts = in_shares(&chains, CHAINS_OF_THREAD, read);
+        for (chain, rule) in parts
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()?
+            .into_iter()
+            .flatten()
+        {
+            self.add_rule(chain, Attributes(&rule));
+            self.has_conntrack = self.has_conntrack || needs_conntrack(Attributes(&rule));
+        }
+        Ok(())
+    }
+
     /// Adds a rule at the end of a chain.
     pub(in crate::packet_path) fn add_rule(&mut self, chain: usize, object: Attributes<'_>) {
         let mut keep = |bytes: Option<&[u8]>| {
@@ -220,13 +270,10 @@ impl Ruleset {
         };
         let expressions = keep(object.get(rule::EXPRESSIONS));
         let userdata = keep(object.get(rule::USERDATA));
-        let handle = object
-            .get(rule::HANDLE)
-            .and_then(|handle| handle.try_into().ok());
         let family = self.tables[self.chains[chain].table].family;
         let conditions = object.nested(rule::EXPRESSIONS);
         self.chains[chain].rules.push(Rule {
-            handle: handle.map_or(0, u64::from_be_bytes),
+            handle: number(object, rule::HANDLE),
             destination: conditions.map_or_else(RuleDestination::default, |conditions| {
                 RuleDestination::of(family, conditions)
             }),
@@ -246,6 +293,12 @@ fn field_lengths(object: Attributes<'_>) -> Vec<usize> {
         .filter_map(length)
         .map(|length| length as usize)
         .collect()
+}
+
+/// A number of eight bytes; 0 if it is not there.
+fn number(object: Attributes<'_>, kind: u16) -> u64 {
+    let bytes = object.get(kind).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u64::from_be_bytes)
 }
 
 /// Whether the kernel tracks connections because of this rule: without one it does not, and nothing passes the chains of nat.

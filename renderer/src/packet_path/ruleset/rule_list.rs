@@ -62,7 +62,10 @@ impl RuleDestination {
                 }
                 Expression::Compare { .. }
                 | Expression::Match(
-                    XtMatch::Comment(_) | XtMatch::Ports { .. } | XtMatch::AddressTypes(_),
+                    XtMatch::Comment(_)
+                    | XtMatch::Always
+                    | XtMatch::Ports { .. }
+                    | XtMatch::AddressTypes(_),
                 ) => {}
                 _ => return found,
             }
@@ -144,7 +147,26 @@ impl FromIterator<Rule> for RuleList {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::testing::{equals, payload},
+        *,
+    };
+    use crate::{netlink::Writer, nftables::netlink::constants::LIST_ELEM};
+
+    #[test]
+    fn bytes_of_a_source_of_ipv6_are_no_destination_of_ipv4() {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        for expression in [
+            payload(expr::PAYLOAD_NETWORK_HEADER, 16, 4),
+            equals(&[10, 96, 0, 1]),
+        ] {
+            writer.bytes(LIST_ELEM, &expression);
+        }
+        let address = |family| RuleDestination::of(family, Attributes(&bytes)).address;
+        assert_eq!(address(NFPROTO_IPV4), Some("10.96.0.1".parse().unwrap()));
+        assert_eq!(address(NFPROTO_IPV6), None);
+    }
 
     /// A rule for one of a few addresses and ports, each of which may be any.
     fn rule(number: usize) -> Rule {

@@ -147,6 +147,7 @@ impl Ruleset {
         self.tables.push(Table {
             family: NFPROTO_INET,
             name: name.to_owned(),
+            handle: 0,
             is_own: name == TABLE,
             limits: std::collections::BTreeMap::new(),
             sets: std::collections::BTreeMap::new(),
@@ -163,6 +164,8 @@ impl Ruleset {
             timeout: 0,
             has_verdicts: false,
             fields: Vec::new(),
+            numbers: None,
+            handles: (0, 0),
         };
         if let Some(table) = self.tables.last_mut() {
             table.sets.insert(name.to_owned(), shape);

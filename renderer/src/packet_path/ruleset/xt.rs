@@ -200,6 +200,8 @@ pub(in crate::packet_path) enum XtMatch {
     },
     /// Only packets with a socket of this node, which `owner` looks at.
     Owner,
+    /// True for each packet: it only counts.
+    Always,
     /// Never true for packets of connections.
     Never,
     /// What cannot be evaluated, by name.
@@ -229,6 +231,7 @@ impl XtMatch {
             ("statistic", 0) => statistic(fields),
             ("recent", 0 | 1) => recent(fields),
             ("owner", _) => Some(Self::Owner),
+            ("nfacct", _) => Some(Self::Always),
             ("set", 1..=4) => ip_set(fields, revision).map(Self::Set),
             ("icmp" | "icmp6", _) => icmp(fields),
             ("esp" | "ah" | "dccp" | "ipcomp", _) => Some(Self::Never),

@@ -15,6 +15,7 @@ use contiv_model::{
 };
 
 use self::outcome::{NodeNetwork, Outcome, UPLINK};
+pub use self::sets::ReadProgress;
 pub(super) use self::sets::{StoredElement, StoredSets, address};
 use super::{
     OwnVerdict, Packet, PathError, StopKind, Walk, WalkEnd, WalkStep, follow, ruleset::Ruleset,

@@ -4,31 +4,47 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ops::Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
+use contiv_model::parallel::in_shares;
+use nix::libc::ENOENT;
+
 use crate::{
-    netlink::{NetlinkError, Socket},
+    kernel::Kernel,
+    netlink::{Attributes, NetlinkError, Socket, Writer},
     nftables::netlink::{
-        constants::{data, elem, msg, rule, set},
+        constants::{LIST_ELEM, data, elem, msg, rule, set},
         set_elements, write_set_request,
     },
     packet_path::{
         PathError,
         lookups::SetElement,
         path_inspector::decode_element,
-        ruleset::{Ruleset, SetRef, user_data},
+        ruleset::{Ruleset, SetRef, SetShape, user_data},
     },
 };
+
+/// So many sets are worth a thread.
+const SETS_OF_THREAD: usize = 100;
+/// Sets with more numbers as keys are dumped: a request has room for so many.
+const MAX_NUMBERS: u32 = 1_000;
+
+/// Is told how much is read, and of how much.
+pub type ReadProgress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// The elements of sets.
 #[derive(Debug, Default)]
 pub(in crate::packet_path) struct StoredSets {
     /// By family, table and name.
-    tables: BTreeMap<u8, BTreeMap<String, BTreeMap<String, StoredSet>>>,
+    tables: BTreeMap<u8, BTreeMap<String, BTreeMap<String, Arc<StoredSet>>>>,
 }
 
 /// The elements of a set.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::packet_path) struct StoredSet {
     /// Of a set of intervals the starts with the element, and the ends, which are excluded, with none.
     elements: BTreeMap<Vec<u8>, Option<StoredElement>>,
@@ -43,6 +59,10 @@ pub(in crate::packet_path) struct StoredSet {
     pub(super) is_map: bool,
     /// Rules fill it. It is taken as empty, as for a client that was never here.
     is_dynamic: bool,
+    /// It belongs to one rule, and keeps its elements as long as it exists.
+    is_constant: bool,
+    /// As in [`SetShape::handles`].
+    handles: (u64, u64),
     /// The seconds after which an element expires; 0 if it does not.
     pub(super) timeout: u32,
     /// Why it cannot be read.
@@ -58,59 +78,121 @@ pub(in crate::packet_path) struct StoredElement {
 }
 
 impl StoredSets {
-    /// Reads all sets of the tables of a ruleset.
+    /// Reads all sets of the tables of a ruleset, but for those that cannot have changed since they were read before. `progress` is told
+    /// how many are read, and of how many.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub(in crate::packet_path) fn read(
-        socket: &mut Socket,
+        kernel: &Arc<dyn Kernel>,
         ruleset: &Ruleset,
+        earlier: &Self,
+        progress: ReadProgress<'_>,
     ) -> Result<Self, NetlinkError> {
-        let mut all = Self::default();
-        for (set, shape) in ruleset.sets() {
-            let mut stored = StoredSet {
-                fields: shape.fields.clone(),
-                is_interval: shape.flags & set::FLAG_INTERVAL != 0,
-                is_map: shape.flags & set::FLAG_MAP != 0,
-                is_dynamic: shape.flags & set::FLAG_EVAL != 0,
-                timeout: u32::try_from(shape.timeout / 1000).unwrap_or(u32::MAX),
-                ..StoredSet::default()
+        let sets: Vec<(SetRef<'_>, &SetShape)> = ruleset.sets().collect();
+        let done = AtomicUsize::new(0);
+        let read = |part: &[(SetRef<'_>, &SetShape)]| -> Result<Vec<Arc<StoredSet>>, NetlinkError> {
+            let mut socket = Socket::open(kernel)?;
+            let one = |(set, shape): &(SetRef<'_>, &SetShape)| {
+                progress(done.fetch_add(1, Ordering::Relaxed) + 1, sets.len());
+                let unchanged = earlier
+                    .get(*set)
+                    .filter(|stored| stored.is_constant && stored.handles == shape.handles);
+                let stored = match unchanged {
+                    Some(stored) => return Ok(Arc::clone(stored)),
+                    None => StoredSet::read(&mut socket, *set, shape),
+                };
+                match stored {
+                    // Then the rules have changed, and are read again.
+                    Err(error) if error.errno() == Some(ENOENT) => Ok(Arc::default()),
+                    stored => stored.map(Arc::new),
+                }
             };
-            if !stored.is_dynamic {
-                stored.read(socket, set)?;
-            }
-            all.insert(set, stored);
+            part.iter().map(one).collect()
+        };
+        let mut all = Self::default();
+        let parts = in_shares(&sets, SETS_OF_THREAD, read);
+        let stored: Vec<Vec<_>> = parts.into_iter().collect::<Result<_, _>>()?;
+        for ((set, _), stored) in sets.iter().zip(stored.into_iter().flatten()) {
+            let of_family = all.tables.entry(set.family).or_default();
+            let of_table = of_family.entry(set.table.to_owned()).or_default();
+            of_table.insert(set.set.to_owned(), stored);
         }
         Ok(all)
     }
 
-    fn insert(&mut self, set: SetRef<'_>, stored: StoredSet) {
-        let of_family = self.tables.entry(set.family).or_default();
-        let of_table = of_family.entry(set.table.to_owned()).or_default();
-        of_table.insert(set.set.to_owned(), stored);
-    }
-
     /// The elements of a set.
-    pub(in crate::packet_path) fn get(&self, set: SetRef<'_>) -> Option<&StoredSet> {
+    pub(in crate::packet_path) fn get(&self, set: SetRef<'_>) -> Option<&Arc<StoredSet>> {
         self.tables.get(&set.family)?.get(set.table)?.get(set.set)
     }
 }
 
 impl StoredSet {
-    fn read(&mut self, socket: &mut Socket, set: SetRef<'_>) -> Result<(), NetlinkError> {
-        let fill = |message: &mut crate::netlink::Writer<'_>| {
-            write_set_request(message, set.table, set.set);
+    fn read(socket: &mut Socket, set: SetRef<'_>, shape: &SetShape) -> Result<Self, NetlinkError> {
+        const CONSTANT: u32 = set::FLAG_ANONYMOUS | set::FLAG_CONSTANT;
+        let new = Self {
+            fields: shape.fields.clone(),
+            is_map: shape.flags & set::FLAG_MAP != 0,
+            is_interval: shape.flags & set::FLAG_INTERVAL != 0,
+            is_dynamic: shape.flags & set::FLAG_EVAL != 0,
+            is_constant: shape.flags & CONSTANT == CONSTANT,
+            handles: shape.handles,
+            timeout: u32::try_from(shape.timeout / 1000).unwrap_or(u32::MAX),
+            ..Self::default()
         };
+        if new.is_dynamic {
+            return Ok(new);
+        }
+        let mut stored = new.clone();
+        if let Some(count) = shape.numbers
+            && stored.is_constant
+            && count <= MAX_NUMBERS
+            && stored.read_numbers(socket, set, count)?
+        {
+            return Ok(stored);
+        }
+        let mut stored = new;
+        let fill = |message: &mut Writer<'_>| write_set_request(message, set.table, set.set);
         socket.pass_family(msg::GETSETELEM, set.family, fill, |message| {
-            for element in set_elements(message) {
-                if let Err(problem) = self.add(element) {
-                    self.problem.get_or_insert(problem.0);
+            stored.add_all(message);
+        })?;
+        Ok(stored)
+    }
+
+    /// Reads the elements with the first numbers as keys, which are all if each of them exists: to look for a set, the kernel walks over
+    /// all sets of its table, and for a dump of its elements it does so three times.
+    fn read_numbers(
+        &mut self,
+        socket: &mut Socket,
+        set: SetRef<'_>,
+        count: u32,
+    ) -> Result<bool, NetlinkError> {
+        let fill = |message: &mut Writer<'_>| {
+            write_set_request(message, set.table, set.set);
+            message.nested(elem::LIST_ELEMENTS, |list| {
+                for number in 0..count {
+                    list.nested(LIST_ELEM, |element| {
+                        element.nested(elem::KEY, |key| {
+                            key.bytes(data::VALUE, &number.to_ne_bytes());
+                        });
+                    });
                 }
-            }
+            });
+        };
+        socket.get_each(msg::GETSETELEM, set.family, fill, |message| {
+            self.add_all(message);
         })
     }
 
-    fn add(&mut self, element: crate::netlink::Attributes<'_>) -> Result<(), PathError> {
+    fn add_all(&mut self, message: Attributes<'_>) {
+        for element in set_elements(message) {
+            if let Err(problem) = self.add(element) {
+                self.problem.get_or_insert(problem.0);
+            }
+        }
+    }
+
+    fn add(&mut self, element: Attributes<'_>) -> Result<(), PathError> {
         let flags = element.u32(elem::FLAGS).unwrap_or_default();
         let decoded = decode_element(element)?;
         if flags & elem::FLAG_CATCHALL != 0 {

@@ -49,15 +49,21 @@ const NAT: &str = "\
 const NODE_PORTS: &str = "-A KUBE-SERVICES -m comment --comment \"kubernetes service nodeports; NOTE: this must be the last rule in this \
      chain\" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS\n";
 
-/// Loads the rules of both families.
-pub(super) fn load(lab: &Lab, services: &[Service]) -> Result<()> {
+/// Loads the rules of both families, each line as `change` makes it.
+pub(super) fn load(
+    lab: &Lab,
+    services: &[Service],
+    change: impl Fn(&str) -> Option<String>,
+) -> Result<()> {
     for (family, program) in [
         (Family::V4, "iptables-nft-restore"),
         (Family::V6, "ip6tables-nft-restore"),
     ] {
         for piece in rules(services, family) {
+            let lines: Vec<String> = piece.lines().filter_map(&change).collect();
             let command = [program, "--noflush"];
-            lab.node.exec_with_input(&command, &piece)?;
+            lab.node
+                .exec_with_input(&command, &(lines.join("\n") + "\n"))?;
         }
     }
     Ok(())
@@ -379,7 +385,7 @@ impl RuleWriter {
     }
 }
 
-fn endpoint_chain(service: &Service, port: &Port, endpoint: SocketAddr) -> String {
+pub(super) fn endpoint_chain(service: &Service, port: &Port, endpoint: SocketAddr) -> String {
     let key = hash(&[&service.name, port.name, &endpoint.ip().to_string()]);
     format!("KUBE-SEP-{key}")
 }

@@ -11,11 +11,13 @@ mod planted;
 use std::process::Command;
 
 use contiv_tests::{
-    agent::binary,
-    cluster::{Manifests, NodeManifest},
-    lab::{self, Lab, LabError, Result, isolated, ranges},
+    agent::{Agent, AgentOptions, binary},
+    cluster::{Frontend, Manifests, NodeManifest, Service as WebService},
+    lab::{self, Family, Lab, LabError, Result, isolated, ranges},
 };
 use serde_json::Value;
+
+use crate::kubernetes::{cluster::Kubernetes, kube_proxy};
 
 use self::{
     cluster::{Service, ZONE, services},
@@ -25,6 +27,13 @@ use self::{
 
 /// The services of the cluster.
 const SERVICES: u32 = 500;
+
+/// In mode iptables node ports answer on all addresses.
+const ALL_NODE_PORTS: [&str; 3] = [
+    "--node-port-addresses",
+    "all",
+    "--node-ports-on-loopback=true",
+];
 
 /// The output of the command, and its exit code.
 #[derive(Debug)]
@@ -54,14 +63,25 @@ fn manifests(lab: &Lab, services: &[Service]) -> Result<Manifests> {
     Ok(manifests)
 }
 
-/// Runs the command on the node, without an agent.
+/// Runs the command on the node, without an agent. The ranges of cluster IPs are those that kube-proxy has.
 fn verify(lab: &Lab, manifests: &Manifests, arguments: &[&str]) -> Result<Run> {
-    let binary = binary()?;
+    let ranges = Family::BOTH.map(|family| ranges::SERVICES.cidr(family));
+    let ranges = format!("--service-cidrs={}", ranges.join(","));
+    verify_without_ranges(lab, manifests, &[&[&*ranges], arguments].concat())
+}
+
+fn verify_without_ranges(lab: &Lab, manifests: &Manifests, arguments: &[&str]) -> Result<Run> {
     let store = format!("dir:{}", manifests.folder());
+    let first = ["--store", &store, "--node-name", lab.node.host.name];
+    verify_with(lab, &[&first[..], arguments].concat())
+}
+
+/// Runs the command on the node.
+fn verify_with(lab: &Lab, arguments: &[&str]) -> Result<Run> {
+    let binary = binary()?;
     let output = lab.node.run(|| {
         Command::new(&binary)
-            .args(["verify", "--against", "kube-proxy", "--store", &store])
-            .args(["--node-name", lab.node.host.name])
+            .args(["verify", "--against", "kube-proxy"])
             .args(arguments)
             .output()
             .map_err(|error| LabError::Unexpected(format!("{}: {error}", binary.display())))
@@ -75,10 +95,40 @@ fn verify(lab: &Lab, manifests: &Manifests, arguments: &[&str]) -> Result<Run> {
 }
 
 fn load(lab: &Lab, services: &[Service], layout: Layout) -> Result<()> {
+    load_changed(lab, services, layout, |piece| piece)
+}
+
+fn load_changed(
+    lab: &Lab,
+    services: &[Service],
+    layout: Layout,
+    change: impl Fn(String) -> String,
+) -> Result<()> {
     for piece in nftables::rules(services, layout) {
-        lab::load_ruleset(&lab.node, &piece)?;
+        lab::load_ruleset(&lab.node, &change(piece))?;
     }
     Ok(())
+}
+
+fn remove_tables(lab: &Lab) -> Result<()> {
+    for family in ["ip", "ip6"] {
+        lab.node
+            .exec(&["nft", "delete", "table", family, "kube-proxy"])?;
+    }
+    Ok(())
+}
+
+/// The services with the planted differences.
+fn with_planted(services: &[Service], planted: &[Planted]) -> Result<Vec<Service>> {
+    let mut other = services.to_vec();
+    for Planted {
+        service, change, ..
+    } in planted
+    {
+        let found = other.iter_mut().find(|it| it.name == *service);
+        change(found.ok_or_else(|| LabError::Unexpected((*service).to_owned()))?);
+    }
+    Ok(other)
 }
 
 fn expect_equal(run: &Run, mode: &str) {
@@ -102,10 +152,7 @@ fn cluster_of_500_services_is_equal_in_both_layouts_of_nftables() -> Result<()> 
             for layout in [Layout::UpTo135, Layout::From136] {
                 load(lab, &services, layout)?;
                 expect_equal(&verify(lab, &manifests, &[])?, "nftables");
-                for family in ["ip", "ip6"] {
-                    lab.node
-                        .exec(&["nft", "delete", "table", family, "kube-proxy"])?;
-                }
+                remove_tables(lab)?;
             }
             Ok(())
         },
@@ -119,14 +166,24 @@ fn cluster_of_500_services_is_equal_in_mode_iptables() -> Result<()> {
         |lab| {
             let services = services(SERVICES);
             let manifests = manifests(lab, &services)?;
-            iptables::load(lab, &services)?;
+            iptables::load(lab, &services, |line| Some(line.to_owned()))?;
             // Rules of other programs are not compared.
             let other = "*filter\n:FORWARD DROP [0:0]\n-A INPUT -p udp -m limit --limit 1/s -j DROP\nCOMMIT\n";
             lab.node
                 .exec_with_input(&["iptables-nft-restore", "--noflush"], other)?;
-            // In this mode node ports answer on all addresses.
-            let run = verify(lab, &manifests, &["--node-port-addresses", "all"])?;
-            expect_equal(&run, "iptables");
+            expect_equal(&verify(lab, &manifests, &ALL_NODE_PORTS)?, "iptables");
+            // Unless contiv is told so, none of them answers on loopback: that is one line.
+            let run = verify(lab, &manifests, &ALL_NODE_PORTS[..2])?;
+            assert_eq!(run.code, Some(1), "{run:#?}");
+            let of_loopback: Vec<&str> = (run.out.lines())
+                .filter(|line| line.contains("127.0.0.1:"))
+                .collect();
+            assert!(
+                matches!(&of_loopback[..], [served, refused]
+                    if served.contains("only kube-proxy serves it (see node-ports-on-loopback)")
+                        || refused.contains("only kube-proxy serves it (see node-ports-on-loopback)")),
+                "{run:#?}"
+            );
             Ok(())
         },
     )
@@ -141,15 +198,7 @@ fn each_planted_difference_is_named_and_nothing_else() -> Result<()> {
             let manifests = manifests(lab, &services)?;
             let planted = planted();
             for layout in [Layout::UpTo135, Layout::From136] {
-                let mut other = services.clone();
-                for Planted {
-                    service, change, ..
-                } in &planted
-                {
-                    let found = other.iter_mut().find(|it| it.name == *service);
-                    change(found.ok_or_else(|| LabError::Unexpected((*service).to_owned()))?);
-                }
-                load(lab, &other, layout)?;
+                load(lab, &with_planted(&services, &planted)?, layout)?;
                 planted::damage(lab, &services, layout)?;
                 let run = verify(lab, &manifests, &["-o", "json"])?;
                 assert_eq!(run.code, Some(1), "{run:#?}");
@@ -159,10 +208,7 @@ fn each_planted_difference_is_named_and_nothing_else() -> Result<()> {
                 println!("{}", table.out);
                 let names = verify(lab, &manifests, &["-o", "name"])?;
                 assert_eq!(names.out.lines().count(), planted.len(), "{names:#?}");
-                for family in ["ip", "ip6"] {
-                    lab.node
-                        .exec(&["nft", "delete", "table", family, "kube-proxy"])?;
-                }
+                remove_tables(lab)?;
             }
             Ok(())
         },
@@ -249,6 +295,169 @@ fn rules_that_cannot_be_evaluated_are_named_and_not_guessed() -> Result<()> {
                 run.out.contains("cannot be compared") && run.out.contains("meta cpu"),
                 "{run:#?}"
             );
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn each_planted_difference_is_named_in_mode_iptables() -> Result<()> {
+    isolated(
+        "against_kube_proxy::each_planted_difference_is_named_in_mode_iptables",
+        |lab| {
+            let services = services(SERVICES);
+            let manifests = manifests(lab, &services)?;
+            let planted = planted();
+            let other = with_planted(&services, &planted)?;
+            iptables::load(lab, &other, |line| planted::damaged_line(&services, line))?;
+            let json = [&ALL_NODE_PORTS[..], &["-o", "json"]].concat();
+            let run = verify(lab, &manifests, &json)?;
+            assert_eq!(run.code, Some(1), "{run:#?}");
+            planted::expect_named(&planted, &run.json()?);
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn pods_known_by_interface_or_by_range_make_no_difference() -> Result<()> {
+    isolated(
+        "against_kube_proxy::pods_known_by_interface_or_by_range_make_no_difference",
+        |lab| {
+            let services = services(SERVICES);
+            let manifests = manifests(lab, &services)?;
+            let by_interface = |piece: String| {
+                let families = Family::BOTH.map(|family| ranges::PODS.cidr(family));
+                ["ip", "ip6"]
+                    .into_iter()
+                    .zip(families)
+                    .fold(piece, |piece, (ip, pods)| {
+                        piece
+                            .replace(&format!("{ip} saddr != {pods}"), "iifname != \"veth*\"")
+                            .replace(&format!("{ip} saddr {pods}"), "iifname \"veth*\"")
+                    })
+            };
+            load_changed(lab, &services, Layout::UpTo135, by_interface)?;
+            expect_equal(&verify(lab, &manifests, &[])?, "nftables");
+            remove_tables(lab)?;
+            load(lab, &services, Layout::From136)?;
+            let run = verify(lab, &manifests, &["--local-detect", "interfaces:veth*"])?;
+            expect_equal(&run, "nftables");
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn unused_ports_and_addresses_of_services_are_compared() -> Result<()> {
+    isolated(
+        "against_kube_proxy::unused_ports_and_addresses_of_services_are_compared",
+        |lab| {
+            let services = services(20);
+            let manifests = manifests(lab, &services)?;
+            let summaries = |run: &Run| -> Result<Vec<String>> {
+                let report = run.json()?;
+                let differences = report["differences"].as_array().into_iter().flatten();
+                let summary = |it: &Value| it["summary"].as_str().unwrap_or("-").to_owned();
+                Ok(differences.map(summary).collect())
+            };
+            load(lab, &services, Layout::From136)?;
+            let run = verify_without_ranges(lab, &manifests, &["-o", "json"])?;
+            assert_eq!(
+                summaries(&run)?,
+                ["only kube-proxy drops it (an unused address: see service-cidrs)"; 2],
+                "{run:#?}"
+            );
+            for family in ["ip", "ip6"] {
+                let flush = [
+                    "nft",
+                    "flush",
+                    "chain",
+                    family,
+                    "kube-proxy",
+                    "cluster-ips-check",
+                ];
+                lab.node.exec(&flush)?;
+            }
+            let run = verify(lab, &manifests, &["-o", "json"])?;
+            let (port, address) = (
+                "only contiv rejects it (an unused port)",
+                "only contiv drops it (an unused address)",
+            );
+            assert_eq!(summaries(&run)?, [port, port, address, address], "{run:#?}");
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn chains_of_kube_proxy_in_iptables_legacy_are_an_error() -> Result<()> {
+    isolated(
+        "against_kube_proxy::chains_of_kube_proxy_in_iptables_legacy_are_an_error",
+        |lab| {
+            let services = services(20);
+            let manifests = manifests(lab, &services)?;
+            load(lab, &services, Layout::From136)?;
+            let add = |chain| {
+                lab.node
+                    .exec(&["iptables-legacy", "-t", "nat", "-N", chain])
+            };
+            add("DOCKER")?;
+            let run = verify(lab, &manifests, &[])?;
+            assert_eq!((run.code, &*run.err), (Some(0), ""), "{run:#?}");
+            add("KUBE-SVC-TCOU7JCQXEZGVUNU")?;
+            let run = verify(lab, &manifests, &[])?;
+            assert!(
+                run.code == Some(1)
+                    && run.err.contains("tables ip nat of iptables-legacy")
+                    && run.err.contains("kube-proxy --cleanup"),
+                "{run:#?}"
+            );
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn api_server_and_running_agent_are_compared() -> Result<()> {
+    isolated(
+        "against_kube_proxy::api_server_and_running_agent_are_compared",
+        |lab| {
+            let web = WebService::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
+            let kubernetes = Kubernetes::start(lab)?;
+            kubernetes.put(&web)?;
+            kube_proxy::load(lab, &web)?;
+            let store = kubernetes.url()?;
+            let of_store = ["--store", &store, "--node-name", lab.node.host.name];
+            let _agent = Agent::start(lab, &AgentOptions::with_store(store.clone()))?;
+            for arguments in [&of_store[..], &[]] {
+                let run = verify_with(lab, arguments)?;
+                assert!(
+                    run.code == Some(0) && run.out.contains("of 1 service compared"),
+                    "{arguments:?}: {run:#?}"
+                );
+            }
+            let address = web.address(lab, Frontend::ExternalIp, Family::V4);
+            let (ip, port) = (address.ip(), address.port());
+            let element = format!("{{ {ip} . tcp . {port} }}");
+            lab.node.exec(&[
+                "nft",
+                "delete",
+                "element",
+                "ip",
+                "kube-proxy",
+                "service-ips",
+                &element,
+            ])?;
+            for arguments in [&of_store[..], &[]] {
+                let run = verify_with(lab, arguments)?;
+                assert!(
+                    run.code == Some(1)
+                        && run.out.contains("only contiv serves it")
+                        && run.out.contains(&format!("{address}/tcp")),
+                    "{arguments:?}: {run:#?}"
+                );
+            }
             Ok(())
         },
     )

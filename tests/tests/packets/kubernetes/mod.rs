@@ -1,7 +1,7 @@
 //! From a Kubernetes API server to packets, directly and by the reflector; and the manifests of `packaging/kubernetes`.
 
-mod cluster;
-mod kube_proxy;
+pub(crate) mod cluster;
+pub(crate) mod kube_proxy;
 mod kube_proxy_iptables;
 mod manifests;
 mod moving_over;

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::cli::{
     commands::compared_flows::{
-        ComparedClient, Destination, OtherRules, OtherState, Unknown, clients_text,
-        destination_text, end_text, flows, visit_destinations,
+        ComparedClient, Destination, OtherRules, OtherState, Place, ServiceIndex, Unknown,
+        clients_text, destination_text, destinations, end_text, flows, visit_destinations,
     },
     output::{
         color::TextStyle,
@@ -61,9 +61,15 @@ impl Changes {
         Self::of(&OtherState::new(old), new, is_selected)
     }
 
-    /// What changes from what the kernel's table does to a desired state.
-    pub(super) fn from_kernel(table: &ProgrammedTable, new: &Snapshot) -> Self {
-        Self::of(table, new, |_| true)
+    /// What changes from what the kernel's table does to a desired state: everywhere, or only at some places.
+    pub(super) fn from_kernel(
+        table: &ProgrammedTable,
+        new: &Snapshot,
+        only: Option<&BTreeSet<Place>>,
+    ) -> Self {
+        Self::of(table, new, |it| {
+            only.is_none_or(|places| places.contains(&it.place()))
+        })
     }
 
     fn of(
@@ -75,7 +81,10 @@ impl Changes {
             changes.add(old, destination, few);
         };
         let mut all = Self::default();
-        for part in visit_destinations(new, old, is_selected, visit) {
+        let index = ServiceIndex::new(new);
+        let mut selected = destinations(&index, new, old);
+        selected.retain(is_selected);
+        for part in visit_destinations(&index, new, selected, visit) {
             all.frontends += part.frontends;
             all.changes.extend(part.changes);
             all.unknown.extend(part.unknown);
@@ -133,18 +142,20 @@ impl Changes {
         }
     }
 
-    /// What differs now, of what differed before too: what differs twice is no change in progress.
-    pub(super) fn confirmed_by(self, mut second: Self) -> Self {
-        let changed = self
-            .changes
-            .iter()
-            .map(|change| (change.frontend, change.to));
+    /// Where something changes, or is unknown.
+    pub(super) fn places(&self) -> BTreeSet<Place> {
+        let changed = self.changes.iter().map(|it| (it.frontend, it.to));
         let unknown = self.unknown.iter().map(|it| (it.frontend, it.to));
-        let differed: BTreeSet<_> = changed.chain(unknown).collect();
-        let stays = |frontend, to| differed.contains(&(frontend, to));
-        second.changes.retain(|it| stays(it.frontend, it.to));
-        second.unknown.retain(|it| stays(it.frontend, it.to));
-        second
+        changed.chain(unknown).collect()
+    }
+
+    /// What differs now, of what differed before too: what differs twice is no change in progress. The second comparison is that of
+    /// [`Self::places`].
+    pub(super) fn confirmed_by(self, second: Self) -> Self {
+        Self {
+            frontends: self.frontends,
+            ..second
+        }
     }
 
     /// Whether nothing changes, as far as known.

@@ -173,7 +173,15 @@ fn node_port_with_the_same_change_at_many_addresses_is_one_row() {
 fn change_in_progress_is_not_confirmed() {
     let (none, one) = (snapshot(vec![]), snapshot(vec![web(&[ONE])]));
     let first = || Changes::between(&none, &one);
-    assert!(!first().confirmed_by(first()).is_empty());
-    assert!(first().confirmed_by(Changes::default()).is_empty());
-    assert!(Changes::default().confirmed_by(first()).is_empty());
+    let again_at = |places: BTreeSet<Place>, state| {
+        Changes::of(&OtherState::new(state), &one, |it| {
+            places.contains(&it.place())
+        })
+    };
+    let places = first().places();
+    let (all, count) = (first().changes, first().frontends);
+    let second = first().confirmed_by(again_at(places.clone(), &none));
+    assert_eq!((second.changes, second.frontends), (all, count));
+    assert!(first().confirmed_by(again_at(places, &one)).is_empty());
+    assert!(again_at(BTreeSet::new(), &none).is_empty());
 }

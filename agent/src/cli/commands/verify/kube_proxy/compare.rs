@@ -2,19 +2,32 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
 use contiv_model::{
-    FlowEnd, Frontend, NodeFacts, ServiceId, Snapshot, Trace, VerdictKind,
+    FlowEnd, Frontend, NodeFacts, Protocol, ServiceId, Snapshot, Trace, VerdictKind,
     trace::{Affinity, Candidate, Client, DropReason, Flow, Verdict, trace},
 };
-use contiv_renderer::packet_path::{KubeProxy, PathError, ProxyFrontend};
+use contiv_renderer::packet_path::{KubeProxy, PathError, ProxyCluster, ProxyFrontend};
 use serde::Serialize;
 
 use crate::cli::commands::compared_flows::{
-    ComparedClient, Destination, OtherRules, Unknown, flows, visit_destinations,
+    ComparedClient, Destination, OtherRules, Place, ServiceIndex, Unknown, destinations, flows,
+    node_port_addresses, visit_destinations,
 };
+
+/// A port, or one below it, that the service with a cluster IP does not have.
+const UNUSED_PORT: u16 = 79;
+
+/// What nothing uses at a destination: neither proxy has a frontend there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unused {
+    /// The port of a cluster IP.
+    Port,
+    /// An address in the range of cluster IPs.
+    Address,
+}
 
 /// The rules of kube-proxy.
 pub(super) trait ProxyRules: OtherRules {
@@ -31,6 +44,10 @@ impl ProxyRules for KubeProxy {
 impl OtherRules for KubeProxy {
     fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend> {
         self.frontends()
+    }
+
+    fn cluster(&self) -> Option<&ProxyCluster> {
+        Some(self.cluster())
     }
 
     fn node_port_addresses(&self, node: &NodeFacts) -> BTreeSet<IpAddr> {
@@ -79,13 +96,30 @@ pub(super) struct Difference {
     pub(super) contiv: FlowEnd,
 }
 
-/// Compares all frontends.
-pub(super) fn compare(snapshot: &Snapshot, rules: &impl ProxyRules) -> Comparison {
-    let visit = |comparison: &mut Comparison, destination, few: &Snapshot| {
-        comparison.compare_at(destination, few, rules);
+/// Compares all frontends, or only those at some places.
+pub(super) fn compare(
+    snapshot: &Snapshot,
+    rules: &impl ProxyRules,
+    only: Option<&BTreeSet<Place>>,
+) -> Comparison {
+    let index = ServiceIndex::new(snapshot);
+    let mut all = Comparison {
+        unknown: node_ports_without_address(&index, snapshot, rules),
+        ..Comparison::default()
     };
-    let mut all = Comparison::default();
-    for part in visit_destinations(snapshot, rules, |_| true, visit) {
+    let unused = unused_destinations(&index, snapshot, rules);
+    let mut destinations = destinations(&index, snapshot, rules);
+    destinations.extend(unused.keys());
+    if let Some(places) = only {
+        destinations.retain(|it| places.contains(&it.place()));
+        all.unknown
+            .retain(|it| places.contains(&(it.frontend, it.to)));
+    }
+    let visit = |comparison: &mut Comparison, destination, few: &Snapshot| {
+        let unused = unused.get(&destination).copied();
+        comparison.compare_at(destination, unused, few, rules);
+    };
+    for part in visit_destinations(&index, snapshot, destinations, visit) {
         all.frontends += part.frontends;
         all.connections += part.connections;
         all.differences.extend(part.differences);
@@ -95,15 +129,126 @@ pub(super) fn compare(snapshot: &Snapshot, rules: &impl ProxyRules) -> Compariso
     all
 }
 
+/// The node ports of services in whose family no address of this node is known.
+fn node_ports_without_address(
+    index: &ServiceIndex<'_>,
+    snapshot: &Snapshot,
+    rules: &impl ProxyRules,
+) -> BTreeSet<Unknown> {
+    let addresses = node_port_addresses(snapshot, rules);
+    let has_address = [true, false].map(|is_ipv4| {
+        let mut all = addresses.iter();
+        all.any(|address| address.is_ipv4() == is_ipv4 && !address.is_loopback())
+    });
+    let mut found = BTreeSet::new();
+    for (frontend, services) in &index.by_frontend {
+        let Frontend::NodePort { port, .. } = *frontend else {
+            continue;
+        };
+        for service in services {
+            let families = service.cluster_ips.iter().map(IpAddr::is_ipv4);
+            let lacks = |is_ipv4: &bool| !has_address[usize::from(!is_ipv4)];
+            let unknown = families.filter(lacks).map(|is_ipv4| Unknown {
+                service: Some(service.id.clone()),
+                frontend: *frontend,
+                to: SocketAddr::new(unspecified(is_ipv4), port),
+                reason: "no address of this node for node ports is known in this family (its Node object, or node-ips)"
+                    .to_owned(),
+            });
+            found.extend(unknown);
+        }
+    }
+    found
+}
+
+const fn unspecified(is_ipv4: bool) -> IpAddr {
+    if is_ipv4 {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    }
+}
+
+/// Of each family a port of a cluster IP, and an address in a range of cluster IPs, that no service uses.
+fn unused_destinations(
+    index: &ServiceIndex<'_>,
+    snapshot: &Snapshot,
+    rules: &impl ProxyRules,
+) -> BTreeMap<Destination, Unused> {
+    let (protocol, port) = (Protocol::Tcp, UNUSED_PORT);
+    let at = |address, port, unused| {
+        let frontend = Frontend::Address {
+            address,
+            protocol,
+            port,
+        };
+        let is_used =
+            index.by_frontend.contains_key(&frontend) || rules.frontends().contains_key(&frontend);
+        let destination = Destination {
+            frontend,
+            to: SocketAddr::new(address, port),
+            protocol,
+        };
+        (!is_used).then_some((destination, unused))
+    };
+    let of_proxy = rules
+        .frontends()
+        .keys()
+        .filter_map(|frontend| match frontend {
+            Frontend::Address { address, .. } => Some(*address),
+            Frontend::NodePort { .. } => None,
+        });
+    let of_proxy: BTreeSet<IpAddr> = of_proxy.collect();
+    let own_ranges = snapshot.node.service_cidrs.iter();
+    let own_ranges = own_ranges.map(|range| (range.network(), range.broadcast()));
+    let of_rules = rules.cluster();
+    let ranges: Vec<(IpAddr, IpAddr)> = own_ranges
+        .chain(
+            of_rules
+                .into_iter()
+                .flat_map(|it| it.cluster_ips.iter().copied()),
+        )
+        .collect();
+    let mut found = BTreeMap::new();
+    for is_ipv4 in [true, false] {
+        let mut known = index
+            .by_cluster_ip
+            .keys()
+            .filter(|address| address.is_ipv4() == is_ipv4 && of_proxy.contains(address));
+        let ports = || (1..=port).rev();
+        found.extend(
+            known
+                .next()
+                .and_then(|address| ports().find_map(|port| at(*address, port, Unused::Port))),
+        );
+        let range = ranges.iter().find(|(low, _)| low.is_ipv4() == is_ipv4);
+        // The last addresses are allocated last. One of so many is free, unless the range is full.
+        let from_end = range.map(|(low, high)| {
+            let addresses = std::iter::successors(before(*high), |address| before(*address));
+            let free = |address: &IpAddr| {
+                !of_proxy.contains(address) && !index.by_cluster_ip.contains_key(address)
+            };
+            addresses.take_while(|address| address > low).find(free)
+        });
+        found.extend(
+            from_end
+                .flatten()
+                .and_then(|address| at(address, port, Unused::Address)),
+        );
+    }
+    found
+}
+
 impl Comparison {
     fn compare_at(
         &mut self,
         destination: Destination,
+        unused: Option<Unused>,
         services: &Snapshot,
         rules: &impl ProxyRules,
     ) {
         let Destination { frontend, to, .. } = destination;
-        self.frontends += 1;
+        self.frontends += usize::from(unused.is_none());
         let known = rules.frontends().get(&frontend);
         let (mut service, mut has_contiv) = (None, false);
         let mut by_ends: BTreeMap<_, BTreeSet<ComparedClient>> = BTreeMap::new();
@@ -130,9 +275,13 @@ impl Comparison {
             if kube_proxy == BTreeSet::from([contiv.clone()]) {
                 continue;
             }
-            let reason = if rules.mode() == "iptables"
-                && is_left_alone(client, &kube_proxy, &contiv, destination, services)
-            {
+            let is_ignored = kube_proxy
+                .iter()
+                .all(|end| end.verdict == VerdictKind::NoService);
+            let is_iptables = rules.mode() == "iptables" && is_ignored;
+            let reason = if is_iptables && unused.is_some() {
+                "mode iptables ignores unused ports and addresses of services".to_owned()
+            } else if is_iptables && is_left_alone(client, &contiv, destination, services) {
                 "mode iptables leaves this node's own connections to such addresses alone"
                     .to_owned()
             } else {
@@ -147,13 +296,14 @@ impl Comparison {
                 frontend,
                 to,
                 clients,
-                summary: if known.is_none() && contiv.verdict != VerdictKind::NoService {
-                    format!("only contiv {} it", verb(contiv.verdict))
-                } else if let (false, Some(only)) = (has_contiv, kube_proxy.first()) {
-                    format!("only kube-proxy {} it", verb(only.verdict))
-                } else {
-                    describe(&kube_proxy, &contiv)
-                },
+                summary: summary(
+                    to,
+                    unused,
+                    known.is_some(),
+                    has_contiv,
+                    &kube_proxy,
+                    &contiv,
+                ),
                 reason,
                 kube_proxy,
                 contiv,
@@ -166,17 +316,22 @@ impl Comparison {
         }
     }
 
-    /// What differs now, of what differed before too: what differs twice is no change in progress, though it may differ in another way.
-    pub(super) fn confirmed_by(self, mut second: Self) -> Self {
+    /// Where something differs, or is unknown.
+    pub(super) fn places(&self) -> BTreeSet<Place> {
         let differences = self.differences.iter().chain(&self.intended);
-        let differed: BTreeSet<(Frontend, SocketAddr)> = differences
-            .map(|it| (it.frontend, it.to))
-            .chain(self.unknown.iter().map(|it| (it.frontend, it.to)))
-            .collect();
-        let stays = |frontend, to| differed.contains(&(frontend, to));
-        second.differences.retain(|it| stays(it.frontend, it.to));
-        second.unknown.retain(|it| stays(it.frontend, it.to));
-        second
+        let differing = differences.map(|it| (it.frontend, it.to));
+        let unknown = self.unknown.iter().map(|it| (it.frontend, it.to));
+        differing.chain(unknown).collect()
+    }
+
+    /// What differs now, of what differed before too: what differs twice is no change in progress, though it may differ in another way.
+    /// The second comparison is that of [`Self::places`].
+    pub(super) fn confirmed_by(self, second: Self) -> Self {
+        Self {
+            frontends: self.frontends,
+            connections: self.connections,
+            ..second
+        }
     }
 
     pub(super) fn is_equal(&self) -> bool {
@@ -184,11 +339,18 @@ impl Comparison {
     }
 }
 
-/// Whether kube-proxy in mode iptables does nothing with a connection of this node to an external address without endpoints, which it
-/// refuses for others: its rules for that are not at the hook output.
+/// The address before another one.
+fn before(address: IpAddr) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(address) => IpAddr::V4(address.to_bits().checked_sub(1)?.into()),
+        IpAddr::V6(address) => IpAddr::V6(address.to_bits().checked_sub(1)?.into()),
+    })
+}
+
+/// Whether kube-proxy in mode iptables ignores a connection of this node to an external address without endpoints, which it refuses for
+/// others: its rules for that are not at the hook output.
 fn is_left_alone(
     client: ComparedClient,
-    kube_proxy: &BTreeSet<FlowEnd>,
     contiv: &FlowEnd,
     Destination { frontend, to, .. }: Destination,
     services: &Snapshot,
@@ -198,9 +360,6 @@ fn is_left_alone(
         && matches!(frontend, Frontend::Address { .. })
         && !served.any(|service| service.cluster_ips.contains(&to.ip()))
         && contiv.verdict == VerdictKind::Rejected
-        && kube_proxy
-            .iter()
-            .all(|end| end.verdict == VerdictKind::NoService)
 }
 
 /// Why connections end differently on purpose; empty if nothing explains all of it.
@@ -274,6 +433,34 @@ fn reason(
     } else {
         String::new()
     }
+}
+
+/// A difference in a few words, with what to do if that is known.
+fn summary(
+    to: SocketAddr,
+    unused: Option<Unused>,
+    has_proxy: bool,
+    has_contiv: bool,
+    kube_proxy: &BTreeSet<FlowEnd>,
+    contiv: &FlowEnd,
+) -> String {
+    let text = match (unused, kube_proxy.first()) {
+        (None, _) if !has_proxy && contiv.verdict != VerdictKind::NoService => {
+            format!("only contiv {} it", verb(contiv.verdict))
+        }
+        (None, Some(only)) if !has_contiv => format!("only kube-proxy {} it", verb(only.verdict)),
+        _ => describe(kube_proxy, contiv),
+    };
+    let advice = match unused {
+        Some(Unused::Port) => " (an unused port)",
+        Some(Unused::Address) if contiv.verdict == VerdictKind::NoService => {
+            " (an unused address: see service-cidrs)"
+        }
+        Some(Unused::Address) => " (an unused address)",
+        None if to.ip().is_loopback() && !has_contiv => " (see node-ports-on-loopback)",
+        None => "",
+    };
+    format!("{text}{advice}")
 }
 
 /// A difference in a few words.

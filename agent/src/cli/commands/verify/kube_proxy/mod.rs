@@ -19,10 +19,11 @@ use self::compare::{Comparison, Difference, compare};
 use super::desired::{DesiredStateSource, VerifyTarget};
 use crate::cli::{
     Outcome, Terminal,
-    commands::compared_flows::{Unknown, clients_text, destination_text, end_text},
+    commands::compared_flows::{Place, Unknown, clients_text, destination_text, end_text},
     output::{
         color::TextStyle,
         listing::{Item, Listing, Output},
+        progress::Progress,
         table::Cell,
         table_options::TableOptions,
         watch::width,
@@ -41,7 +42,7 @@ struct Report {
     mode: &'static str,
     /// The number of contiv's services.
     services: usize,
-    /// How long it took to read the rules and to compare them.
+    /// How long it took to read the rules and to compare them, twice where they differ.
     seconds: f64,
     #[serde(flatten)]
     comparison: Comparison,
@@ -55,30 +56,44 @@ pub(super) fn run(
     terminal: &mut Terminal,
 ) -> anyhow::Result<Outcome> {
     let started = Instant::now();
+    let read = |earlier| {
+        let progress = Progress::with_words("sets of kube-proxy read");
+        KubeProxy::read(earlier, &|done, total| progress.set(done, total))
+            .context("verify --against kube-proxy")
+    };
     // Without rules nothing else needs to be asked.
-    let first = KubeProxy::read().context("verify --against kube-proxy")?;
+    let first = read(None)?;
+    if !first.unread_tables().is_empty() {
+        writeln!(
+            terminal.err,
+            "The tables {} of iptables-legacy cannot be read (iptables-legacy-save is missing): rules there are not compared.",
+            first.unread_tables()
+        )?;
+    }
     let (source, is_good) = target.open(terminal)?;
     let Some(mut source) = source else {
         return Ok(Outcome::PartialFailure);
     };
-    let mut report = compare_once(&first, &mut source)?;
-    report.seconds = started.elapsed().as_secs_f64();
+    let mut report = compare_once(&first, &mut source, None)?;
     if !report.comparison.is_equal() {
         thread::sleep(CONFIRMATION_INTERVAL);
-        let started = Instant::now();
-        let second = KubeProxy::read()?;
-        let confirmation = compare_once(&second, &mut source)?.comparison;
-        report.seconds = started.elapsed().as_secs_f64();
-        report.comparison = report.comparison.confirmed_by(confirmation);
+        let places = report.comparison.places();
+        let second = compare_once(&read(Some(&first))?, &mut source, Some(&places))?;
+        report.comparison = report.comparison.confirmed_by(second.comparison);
     }
+    report.seconds = started.elapsed().as_secs_f64();
     let is_equal = report.comparison.is_equal();
     print(report, output, options, terminal)?;
     Ok(Outcome::success_if(is_good && is_equal))
 }
 
-fn compare_once(proxy: &KubeProxy, source: &mut impl DesiredStateSource) -> anyhow::Result<Report> {
+fn compare_once(
+    proxy: &KubeProxy,
+    source: &mut impl DesiredStateSource,
+    places: Option<&BTreeSet<Place>>,
+) -> anyhow::Result<Report> {
     let snapshot = source.snapshot()?;
-    let comparison = compare(&snapshot, proxy);
+    let comparison = compare(&snapshot, proxy, places);
     Ok(Report {
         mode: proxy.mode(),
         services: snapshot.services.len(),

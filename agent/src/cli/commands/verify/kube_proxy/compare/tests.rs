@@ -1,14 +1,15 @@
 use std::{slice::from_ref, sync::Arc};
 
-use contiv_model::{Backend, Balance, ContivService, Protocol, ServicePort, TrafficPolicy};
-use contiv_renderer::packet_path::ProxyFrontend;
+use contiv_model::{Backend, Balance, ContivService, InterfaceName, ServicePort, TrafficPolicy};
+use contiv_renderer::packet_path::{ProxyCluster, ProxyFrontend};
 
-use super::*;
+use super::{compare as compare_places, *};
 
 /// A kube-proxy that does what contiv would do with other services.
 struct Fake {
     services: Snapshot,
     frontends: BTreeMap<Frontend, ProxyFrontend>,
+    cluster: ProxyCluster,
     problem: Option<&'static str>,
 }
 
@@ -27,6 +28,7 @@ impl Fake {
         Self {
             frontends: frontends.collect(),
             services,
+            cluster: ProxyCluster::default(),
             problem: None,
         }
     }
@@ -43,6 +45,10 @@ impl OtherRules for Fake {
         &self.frontends
     }
 
+    fn cluster(&self) -> Option<&ProxyCluster> {
+        Some(&self.cluster)
+    }
+
     fn node_port_addresses(&self, _node: &NodeFacts) -> BTreeSet<IpAddr> {
         BTreeSet::new()
     }
@@ -53,6 +59,10 @@ impl OtherRules for Fake {
             None => Ok([FlowEnd::of(&trace(&self.services, flow))].into()),
         }
     }
+}
+
+fn compare(snapshot: &Snapshot, rules: &Fake) -> Comparison {
+    compare_places(snapshot, rules, None)
 }
 
 fn snapshot(services: &[ContivService]) -> Snapshot {
@@ -116,8 +126,8 @@ fn equal_rules_have_no_difference_and_all_is_counted() {
     let service = web(&[ONE, OTHER]);
     let compared = compare(&snapshot(from_ref(&service)), &Fake::of(from_ref(&service)));
     assert!(compared.is_equal() && compared.intended.is_empty());
-    // Cluster IP, load balancer, node port; pods, those of other nodes, node, others, and the backend on this node.
-    assert_eq!((compared.frontends, compared.connections), (3, 15));
+    // Cluster IP, load balancer, node port, and an unused port of the cluster IP; pods, those of other nodes, node, others, and the backend on this node.
+    assert_eq!((compared.frontends, compared.connections), (3, 20));
 }
 
 #[test]
@@ -281,4 +291,64 @@ fn difference_is_not_intended_where_kube_proxy_has_no_service_at_all() {
     let state = snapshot(&[older, younger]);
     let compared = compare(&state, &Fake::of(&[]));
     assert!(!compared.is_equal(), "{compared:?}");
+}
+
+#[test]
+fn node_port_without_an_address_of_the_node_is_unknown() {
+    let service = web(&[ONE]);
+    let mut state = snapshot(from_ref(&service));
+    state.node.node_ips.clear();
+    let compared = compare(&state, &Fake::of(&[service]));
+    let unknown: Vec<&Unknown> = compared.unknown.iter().collect();
+    assert!(
+        matches!(unknown[..], [one] if matches!(one.frontend, Frontend::NodePort { .. })),
+        "{compared:?}"
+    );
+}
+
+#[test]
+fn only_named_places_are_compared_again() {
+    let services = [
+        web(&[ONE]),
+        ContivService {
+            id: ServiceId::new("shop", "other"),
+            cluster_ips: ["10.96.0.2".parse().unwrap()].into(),
+            external_ips: [].into(),
+            load_balancer_ips: [].into(),
+            ports: vec![ServicePort {
+                node_port: None,
+                ..web(&[ONE]).ports[0].clone()
+            }],
+            ..web(&[ONE])
+        },
+    ];
+    let state = snapshot(&services);
+    let first = compare(&state, &Fake::of(&services[..1]));
+    let places = first.places();
+    let again = compare_places(&state, &Fake::of(&[]), Some(&places));
+    let of_other = |it: &Difference| it.to.ip().to_string() == "10.96.0.2";
+    assert!(
+        !again.differences.is_empty() && again.differences.iter().all(of_other),
+        "{again:?}"
+    );
+}
+
+#[test]
+fn pod_has_both_an_address_and_an_interface_of_pods() {
+    let service = web(&[OTHER]);
+    let mut rules = Fake::of(from_ref(&service));
+    let range = |text: &str| (text.parse().unwrap(), "10.244.1.255".parse().unwrap());
+    rules.cluster.pods = vec![range("10.244.1.0")];
+    // Contiv knows pods by their interface only.
+    let mut state = snapshot(&[service]);
+    state.node.pod_cidrs.clear();
+    state.node.pod_interfaces = ["cni0".parse().unwrap()].into();
+    assert!(compare(&state, &rules).is_equal());
+    // Here kube-proxy does.
+    let mut other = snapshot(&[web(&[OTHER])]);
+    rules.services.node = state.node;
+    rules.cluster.pods.clear();
+    rules.cluster.pod_interface = Some(InterfaceName::new("cni0".to_owned()));
+    other.node.local_ips = ["192.168.0.1".parse().unwrap()].into();
+    assert!(compare(&other, &rules).is_equal());
 }
