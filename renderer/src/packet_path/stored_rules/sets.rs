@@ -97,7 +97,9 @@ impl StoredSets {
                 progress(done.fetch_add(1, Ordering::Relaxed) + 1, sets.len());
                 let unchanged = earlier
                     .get(*set)
-                    .filter(|stored| stored.is_constant && stored.handles == shape.handles);
+                    .filter(|stored| stored.is_constant && stored.handles == shape.handles)
+                    // Old kernels have no handles.
+                    .filter(|stored| stored.handles.0 != 0 && stored.handles.1 != 0);
                 let stored = match unchanged {
                     Some(stored) => return Ok(Arc::clone(stored)),
                     None => StoredSet::read(&mut socket, *set, shape),
@@ -144,10 +146,13 @@ impl StoredSet {
             return Ok(new);
         }
         let mut stored = new.clone();
+        // An older kernel, or another kind of numbers, is no reason to fail: then they are dumped.
         if let Some(count) = shape.numbers
             && stored.is_constant
+            && !stored.is_interval
+            && set.key_len == size_of::<u32>()
             && count <= MAX_NUMBERS
-            && stored.read_numbers(socket, set, count)?
+            && matches!(stored.read_numbers(socket, set, count), Ok(true))
         {
             return Ok(stored);
         }

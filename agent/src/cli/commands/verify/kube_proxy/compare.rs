@@ -169,7 +169,7 @@ const fn unspecified(is_ipv4: bool) -> IpAddr {
     }
 }
 
-/// Of each family a port of a cluster IP, and an address in a range of cluster IPs, that no service uses.
+/// Of each family a port of a cluster IP, and an address in each range of cluster IPs, that no service uses.
 fn unused_destinations(
     index: &ServiceIndex<'_>,
     snapshot: &Snapshot,
@@ -221,20 +221,17 @@ fn unused_destinations(
                 .next()
                 .and_then(|address| ports().find_map(|port| at(*address, port, Unused::Port))),
         );
-        let range = ranges.iter().find(|(low, _)| low.is_ipv4() == is_ipv4);
         // The last addresses are allocated last. One of so many is free, unless the range is full.
-        let from_end = range.map(|(low, high)| {
+        let in_range = |(low, high): &(IpAddr, IpAddr)| {
             let addresses = std::iter::successors(before(*high), |address| before(*address));
             let free = |address: &IpAddr| {
                 !of_proxy.contains(address) && !index.by_cluster_ip.contains_key(address)
             };
-            addresses.take_while(|address| address > low).find(free)
-        });
-        found.extend(
-            from_end
-                .flatten()
-                .and_then(|address| at(address, port, Unused::Address)),
-        );
+            let last = addresses.take_while(|address| address > low).find(free);
+            last.and_then(|address| at(address, port, Unused::Address))
+        };
+        let of_family = ranges.iter().filter(|(low, _)| low.is_ipv4() == is_ipv4);
+        found.extend(of_family.filter_map(in_range));
     }
     found
 }
@@ -250,7 +247,9 @@ impl Comparison {
         let Destination { frontend, to, .. } = destination;
         self.frontends += usize::from(unused.is_none());
         let known = rules.frontends().get(&frontend);
-        let (mut service, mut has_contiv) = (None, false);
+        // Nothing at an unused port of a service names it.
+        let mut service = unused.and_then(|_| services.services.keys().next().cloned());
+        let mut has_contiv = false;
         let mut by_ends: BTreeMap<_, BTreeSet<ComparedClient>> = BTreeMap::new();
         for (client, flow) in flows(destination, services, rules) {
             self.connections += 1;
