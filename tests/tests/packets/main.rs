@@ -31,6 +31,7 @@ mod interrupted;
 mod kernel_refusals;
 mod kernel_smoke;
 mod kernel_trace;
+mod kube_proxy_rules;
 mod kubernetes;
 mod lab;
 mod live_flows;

@@ -1,187 +1,15 @@
-//! A cluster of many different services, as manifests; and what kube-proxy makes of their endpoints.
+//! A cluster of many different services, as manifests.
 
 use std::{
     fmt::Write as _,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 use contiv_tests::lab::{Family, ranges};
 
-/// The zone of this node.
-pub(super) const ZONE: &str = "here";
-
-/// A service.
-#[derive(Debug, Clone)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a field of a Service"
-)]
-pub(super) struct Service {
-    pub(super) name: String,
-    pub(super) families: Vec<Family>,
-    pub(super) headless: bool,
-    pub(super) ports: Vec<Port>,
-    /// The number in its addresses.
-    pub(super) number: u32,
-    pub(super) has_external_ip: bool,
-    pub(super) is_balanced: bool,
-    pub(super) source_ranges: Vec<&'static str>,
-    pub(super) external_local: bool,
-    pub(super) internal_local: bool,
-    pub(super) affinity: Option<u32>,
-    pub(super) endpoints: Vec<Endpoint>,
-}
-
-/// A port of a service.
-#[derive(Debug, Clone)]
-#[expect(clippy::struct_field_names, reason = "the names in a Service")]
-pub(super) struct Port {
-    pub(super) name: &'static str,
-    /// "tcp", "udp" or "sctp".
-    pub(super) protocol: &'static str,
-    pub(super) port: u16,
-    pub(super) target: u16,
-    pub(super) node_port: Option<u16>,
-}
-
-/// An endpoint, with an address in each family.
-#[derive(Debug, Clone)]
-pub(super) struct Endpoint {
-    /// The number in its address.
-    pub(super) number: u8,
-    /// It is on this node.
-    pub(super) is_local: bool,
-    pub(super) condition: Condition,
-    /// The zone of its topology hint.
-    pub(super) zone: Option<&'static str>,
-}
-
-/// What a slice says of an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Condition {
-    Ready,
-    Terminating,
-    Unready,
-}
-
-/// The endpoints that kube-proxy uses for a port.
-#[derive(Debug, Default)]
-pub(super) struct Categories {
-    /// For policy Cluster.
-    pub(super) cluster: Vec<SocketAddr>,
-    /// For policy Local.
-    pub(super) local: Vec<SocketAddr>,
-    /// Those of either that are used, each once.
-    pub(super) used: Vec<SocketAddr>,
-    /// Of those used the ones on this node.
-    pub(super) on_node: Vec<SocketAddr>,
-}
+use crate::kube_proxy_rules::{Condition, Endpoint, Port, Service, ZONE};
 
 impl Service {
-    pub(super) fn cluster_ip(&self, family: Family) -> IpAddr {
-        self.address(family, [10, 96], [0xfd00, 0x10, 0x96])
-    }
-
-    pub(super) fn external_ip(&self, family: Family) -> Option<IpAddr> {
-        self.has_external_ip
-            .then(|| self.address(family, [198, 18], [0x2001, 0xdb8, 1]))
-    }
-
-    pub(super) fn balancer_ip(&self, family: Family) -> Option<IpAddr> {
-        self.is_balanced
-            .then(|| self.address(family, [198, 19], [0x2001, 0xdb8, 2]))
-    }
-
-    fn address(&self, family: Family, v4: [u8; 2], v6: [u16; 3]) -> IpAddr {
-        let [_, high, middle, low] = self.number.to_be_bytes();
-        match family {
-            // The next range of the same kind is two further.
-            Family::V4 => Ipv4Addr::new(v4[0], v4[1] + 2 * high, middle, low).into(),
-            Family::V6 => {
-                let last = u16::from_be_bytes([middle, low]);
-                Ipv6Addr::new(v6[0], v6[1], v6[2], 0, 0, 0, high.into(), last).into()
-            }
-        }
-    }
-
-    /// The ranges of sources of a family.
-    pub(super) fn ranges(&self, family: Family) -> Vec<&'static str> {
-        let is_of_family = |range: &&&str| range.contains(':') == (family == Family::V6);
-        self.source_ranges
-            .iter()
-            .filter(is_of_family)
-            .copied()
-            .collect()
-    }
-
-    pub(super) fn is_external(&self) -> bool {
-        self.has_external_ip
-            || self.is_balanced
-            || self.ports.iter().any(|port| port.node_port.is_some())
-    }
-
-    /// As kube-proxy categorizes endpoints: hints count if every ready endpoint has one and one is of this zone; terminating ones
-    /// are used where no ready one is.
-    pub(super) fn categories(&self, port: &Port, family: Family) -> Categories {
-        let socket = |endpoint: &&Endpoint| SocketAddr::new(endpoint.address(family), port.target);
-        let with = |condition: Condition, is_local: bool| -> Vec<&Endpoint> {
-            self.endpoints
-                .iter()
-                .filter(|it| it.condition == condition && (it.is_local || !is_local))
-                .collect()
-        };
-        let ready = with(Condition::Ready, false);
-        let has_hints = ready.iter().all(|it| it.zone.is_some())
-            && ready.iter().any(|it| it.zone == Some(ZONE));
-        let mut cluster: Vec<SocketAddr> = ready
-            .iter()
-            .filter(|it| !has_hints || it.zone == Some(ZONE))
-            .map(socket)
-            .collect();
-        if cluster.is_empty() {
-            cluster = with(Condition::Terminating, false)
-                .iter()
-                .map(socket)
-                .collect();
-        }
-        let mut local: Vec<SocketAddr> = with(Condition::Ready, true).iter().map(socket).collect();
-        if local.is_empty() {
-            local = with(Condition::Terminating, true)
-                .iter()
-                .map(socket)
-                .collect();
-        }
-        let is_local_used = self.internal_local || self.external_local && self.is_external();
-        let is_cluster_used = !self.internal_local || self.is_external();
-        if !is_local_used {
-            local.clear();
-        }
-        let mut used = if is_cluster_used {
-            cluster.clone()
-        } else {
-            Vec::new()
-        };
-        used.extend(&local);
-        used.sort();
-        used.dedup();
-        let own: Vec<IpAddr> = self
-            .endpoints
-            .iter()
-            .filter(|endpoint| endpoint.is_local)
-            .map(|endpoint| endpoint.address(family))
-            .collect();
-        Categories {
-            on_node: used
-                .iter()
-                .filter(|it| own.contains(&it.ip()))
-                .copied()
-                .collect(),
-            cluster,
-            local,
-            used,
-        }
-    }
-
     /// The service and its slices as `kubectl` prints them.
     pub(super) fn manifest(&self) -> String {
         let mut text = format!(
@@ -332,17 +160,6 @@ impl Service {
     }
 }
 
-impl Endpoint {
-    pub(super) fn address(&self, family: Family) -> IpAddr {
-        let range = if self.is_local {
-            ranges::PODS
-        } else {
-            ranges::PODS2
-        };
-        range.address(family, self.number)
-    }
-}
-
 const fn family_name(family: Family) -> &'static str {
     match family {
         Family::V4 => "IPv4",
@@ -400,7 +217,7 @@ fn service(number: u32) -> Service {
         families,
         headless: kind == 7,
         ports,
-        number: number + 10,
+        addresses: addresses(number + 10),
         has_external_ip: matches!(kind, 3 | 8),
         is_balanced,
         source_ranges: Vec::new(),
@@ -432,11 +249,7 @@ fn service(number: u32) -> Service {
         }
         0 if variant.is_multiple_of(2) => {
             for endpoint in &mut service.endpoints {
-                endpoint.zone = Some(if endpoint.number.is_multiple_of(2) {
-                    ZONE
-                } else {
-                    "there"
-                });
+                endpoint.zone = Some(if is_even(endpoint) { ZONE } else { "there" });
             }
         }
         _ => {}
@@ -448,16 +261,17 @@ fn endpoints(number: u32) -> Vec<Endpoint> {
     let variant = number / 10 + number % 7;
     let count = 1 + number % 6;
     let endpoint = |slot: u32| {
+        // Some services have no endpoint on this node, some no other.
+        let is_local = match variant % 4 {
+            0 => false,
+            1 => true,
+            _ => slot.is_multiple_of(2),
+        };
         // Less than 256.
         let [digits, ..] = (10 + (number * 7 + slot * 13) % 80).to_le_bytes();
         Endpoint {
-            number: digits,
-            // Some services have no endpoint on this node, some no other.
-            is_local: match variant % 4 {
-                0 => false,
-                1 => true,
-                _ => slot.is_multiple_of(2),
-            },
+            addresses: endpoint_addresses(digits, is_local),
+            is_local,
             condition: if slot == 5 {
                 Condition::Unready
             } else {
@@ -467,4 +281,42 @@ fn endpoints(number: u32) -> Vec<Endpoint> {
         }
     };
     (0..count).map(endpoint).collect()
+}
+
+/// The addresses of an endpoint with this number.
+pub(super) const fn endpoint_addresses(number: u8, is_local: bool) -> [IpAddr; 2] {
+    let range = if is_local {
+        ranges::PODS
+    } else {
+        ranges::PODS2
+    };
+    [
+        range.address(Family::V4, number),
+        range.address(Family::V6, number),
+    ]
+}
+
+fn is_even(endpoint: &Endpoint) -> bool {
+    match endpoint.address(Family::V4) {
+        IpAddr::V4(address) => address.to_bits().is_multiple_of(2),
+        IpAddr::V6(_) => false,
+    }
+}
+
+/// The addresses of a service with this number.
+fn addresses(number: u32) -> [[IpAddr; 2]; 3] {
+    let [_, high, middle, low] = number.to_be_bytes();
+    let last = u16::from_be_bytes([middle, low]);
+    [
+        ([10, 96], [0xfd00, 0x10, 0x96]),
+        ([198, 18], [0x2001, 0xdb8, 1]),
+        ([198, 19], [0x2001, 0xdb8, 2]),
+    ]
+    .map(|(v4, v6)| {
+        [
+            // The next range of the same kind is two further.
+            Ipv4Addr::new(v4[0], v4[1] + 2 * high, middle, low).into(),
+            Ipv6Addr::new(v6[0], v6[1], v6[2], 0, 0, 0, high.into(), last).into(),
+        ]
+    })
 }

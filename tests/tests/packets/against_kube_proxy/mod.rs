@@ -4,8 +4,6 @@
 #![expect(clippy::print_stdout, reason = "the times are part of the result")]
 
 mod cluster;
-mod iptables;
-mod nftables;
 mod planted;
 
 use std::process::Command;
@@ -17,11 +15,16 @@ use contiv_tests::{
 };
 use serde_json::Value;
 
-use crate::kubernetes::{cluster::Kubernetes, kube_proxy};
+use crate::{
+    kube_proxy_rules::{
+        Service, ZONE, iptables,
+        nftables::{self, Layout},
+    },
+    kubernetes::cluster::Kubernetes,
+};
 
 use self::{
-    cluster::{Service, ZONE, services},
-    nftables::Layout,
+    cluster::services,
     planted::{Planted, planted},
 };
 
@@ -95,27 +98,7 @@ fn verify_with(lab: &Lab, arguments: &[&str]) -> Result<Run> {
 }
 
 fn load(lab: &Lab, services: &[Service], layout: Layout) -> Result<()> {
-    load_changed(lab, services, layout, |piece| piece)
-}
-
-fn load_changed(
-    lab: &Lab,
-    services: &[Service],
-    layout: Layout,
-    change: impl Fn(String) -> String,
-) -> Result<()> {
-    for piece in nftables::rules(services, layout) {
-        lab::load_ruleset(&lab.node, &change(piece))?;
-    }
-    Ok(())
-}
-
-fn remove_tables(lab: &Lab) -> Result<()> {
-    for family in ["ip", "ip6"] {
-        lab.node
-            .exec(&["nft", "delete", "table", family, "kube-proxy"])?;
-    }
-    Ok(())
+    nftables::load(lab, services, layout, |piece| piece)
 }
 
 /// The services with the planted differences.
@@ -152,7 +135,7 @@ fn cluster_of_500_services_is_equal_in_both_layouts_of_nftables() -> Result<()> 
             for layout in [Layout::UpTo135, Layout::From136] {
                 load(lab, &services, layout)?;
                 expect_equal(&verify(lab, &manifests, &[])?, "nftables");
-                remove_tables(lab)?;
+                nftables::remove(lab)?;
             }
             Ok(())
         },
@@ -208,7 +191,7 @@ fn each_planted_difference_is_named_and_nothing_else() -> Result<()> {
                 println!("{}", table.out);
                 let names = verify(lab, &manifests, &["-o", "name"])?;
                 assert_eq!(names.out.lines().count(), planted.len(), "{names:#?}");
-                remove_tables(lab)?;
+                nftables::remove(lab)?;
             }
             Ok(())
         },
@@ -337,9 +320,9 @@ fn pods_known_by_interface_or_by_range_make_no_difference() -> Result<()> {
                             .replace(&format!("{ip} saddr {pods}"), "iifname \"veth*\"")
                     })
             };
-            load_changed(lab, &services, Layout::UpTo135, by_interface)?;
+            nftables::load(lab, &services, Layout::UpTo135, by_interface)?;
             expect_equal(&verify(lab, &manifests, &[])?, "nftables");
-            remove_tables(lab)?;
+            nftables::remove(lab)?;
             load(lab, &services, Layout::From136)?;
             let run = verify(lab, &manifests, &["--local-detect", "interfaces:veth*"])?;
             expect_equal(&run, "nftables");
@@ -426,7 +409,7 @@ fn api_server_and_running_agent_are_compared() -> Result<()> {
             let web = WebService::new("web", 80, &[lab.pod1.host, lab.pod3.host]);
             let kubernetes = Kubernetes::start(lab)?;
             kubernetes.put(&web)?;
-            kube_proxy::load(lab, &web)?;
+            load(lab, &[Service::of(lab, &web)], Layout::From136)?;
             let store = kubernetes.url()?;
             let of_store = ["--store", &store, "--node-name", lab.node.host.name];
             let _agent = Agent::start(lab, &AgentOptions::with_store(store.clone()))?;

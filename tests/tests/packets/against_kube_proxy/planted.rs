@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use contiv_tests::lab::{Family, Lab, Result};
 use serde_json::Value;
 
-use super::{
-    cluster::{Condition, Endpoint, Service},
-    iptables,
+use super::cluster::endpoint_addresses;
+use crate::kube_proxy_rules::{
+    Condition, Endpoint, Service, iptables,
     nftables::{Layout, chain, endpoint_chain},
 };
 
@@ -21,7 +21,7 @@ pub(super) struct Planted {
 }
 
 const REMOTE: Endpoint = Endpoint {
-    number: 99,
+    addresses: endpoint_addresses(99, false),
     is_local: false,
     condition: Condition::Ready,
     zone: None,

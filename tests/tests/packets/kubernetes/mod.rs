@@ -1,8 +1,6 @@
 //! From a Kubernetes API server to packets, directly and by the reflector; and the manifests of `packaging/kubernetes`.
 
 pub(crate) mod cluster;
-pub(crate) mod kube_proxy;
-mod kube_proxy_iptables;
 mod manifests;
 mod moving_over;
 mod packets;

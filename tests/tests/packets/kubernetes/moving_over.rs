@@ -8,7 +8,13 @@ use contiv_tests::{
     lab::{Family, Lab, Protocol, Responder, Result, Session, isolated},
 };
 
-use crate::kubernetes::{cluster::Kubernetes, kube_proxy, kube_proxy_iptables};
+use crate::{
+    kube_proxy_rules::{
+        Service as ProxyService, iptables,
+        nftables::{self, Layout},
+    },
+    kubernetes::cluster::Kubernetes,
+};
 
 /// The length of each stage, enough for many connections.
 const STAGE_DURATION: Duration = Duration::from_millis(700);
@@ -139,9 +145,12 @@ fn node_moves_from_kube_proxy_and_back_without_lost_connections() -> Result<()> 
     let test =
         "kubernetes::moving_over::node_moves_from_kube_proxy_and_back_without_lost_connections";
     let mode = Mode {
-        load: kube_proxy::load,
-        remove: kube_proxy::remove,
-        is_there: kube_proxy::is_there,
+        load: |lab, web| {
+            let services = [ProxyService::of(lab, web)];
+            nftables::load(lab, &services, Layout::UpTo135, |piece| piece)
+        },
+        remove: nftables::remove,
+        is_there: nftables::is_there,
     };
     isolated(test, |lab| move_there_and_back(lab, &mode))
 }
@@ -151,9 +160,12 @@ fn node_moves_from_iptables_and_back_without_lost_connections() -> Result<()> {
     let test =
         "kubernetes::moving_over::node_moves_from_iptables_and_back_without_lost_connections";
     let mode = Mode {
-        load: kube_proxy_iptables::load,
-        remove: kube_proxy_iptables::remove,
-        is_there: kube_proxy_iptables::is_there,
+        load: |lab, web| {
+            let services = [ProxyService::of(lab, web)];
+            iptables::load(lab, &services, |line| Some(line.to_owned()))
+        },
+        remove: iptables::remove,
+        is_there: iptables::is_there,
     };
     isolated(test, |lab| move_there_and_back(lab, &mode))
 }

@@ -6,9 +6,9 @@
 
 use std::{fmt::Write as _, net::SocketAddr};
 
-use contiv_tests::lab::{Family, ranges};
+use contiv_tests::lab::{self, Family, Lab, Result, ranges};
 
-use super::cluster::{Categories, Port, Service};
+use super::service::{Categories, Port, Service};
 
 /// The part that does not depend on services. `IP`, `ADDRESS`, `OWN` and so on are placeholders.
 const BASE: &str = "\
@@ -82,22 +82,52 @@ const OWN_FROM_136: &str = "\
 
 /// A version of the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(crate) enum Layout {
     UpTo135,
     From136,
 }
 
 /// So many lines are loaded at once: more do not fit into the send buffer of nft where it may not be enlarged.
-pub(super) const LINES_OF_PIECE: usize = 150;
+const LINES_OF_PIECE: usize = 150;
+
+/// Loads the rules into an empty kernel, each piece as `change` makes it.
+pub(crate) fn load(
+    lab: &Lab,
+    services: &[Service],
+    layout: Layout,
+    change: impl Fn(String) -> String,
+) -> Result<()> {
+    for piece in rules(services, layout) {
+        lab::load_ruleset(&lab.node, &change(piece))?;
+    }
+    Ok(())
+}
+
+/// Removes them, as `kube-proxy --cleanup` does.
+pub(crate) fn remove(lab: &Lab) -> Result<()> {
+    for ip in ["ip", "ip6"] {
+        lab.node
+            .exec(&["nft", "delete", "table", ip, "kube-proxy"])?;
+    }
+    Ok(())
+}
+
+/// Whether any of them is there.
+pub(crate) fn is_there(lab: &Lab) -> Result<bool> {
+    Ok(lab
+        .node
+        .exec(&["nft", "list", "tables"])?
+        .contains("kube-proxy"))
+}
 
 /// The whole text for an empty kernel, as pieces to be loaded one after the other.
-pub(super) fn rules(services: &[Service], layout: Layout) -> Vec<String> {
+fn rules(services: &[Service], layout: Layout) -> Vec<String> {
     let of_family = |family| rules_of(services, layout, family);
     Family::BOTH.into_iter().flat_map(of_family).collect()
 }
 
 /// The lines of a text in pieces.
-pub(super) fn pieces(text: &str) -> Vec<String> {
+pub(crate) fn pieces(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let pieces = lines.chunks(LINES_OF_PIECE);
     pieces.map(|lines| lines.join("\n") + "\n").collect()
@@ -409,7 +439,7 @@ impl RuleWriter {
 }
 
 /// Eight letters that differ between names, as those of kube-proxy's hash do.
-pub(super) fn hash(names: &[&str]) -> String {
+pub(crate) fn hash(names: &[&str]) -> String {
     let mut value = 0_u32;
     for byte in names.iter().flat_map(|name| name.bytes()) {
         value = value.wrapping_mul(31).wrapping_add(u32::from(byte));
@@ -418,7 +448,7 @@ pub(super) fn hash(names: &[&str]) -> String {
 }
 
 /// The name of a chain of a kind: "service", "local", "external", "firewall".
-pub(super) fn chain(kind: &str, service: &Service, port: &Port) -> String {
+pub(crate) fn chain(kind: &str, service: &Service, port: &Port) -> String {
     let (name, protocol, port) = (&service.name, port.protocol, port.name);
     format!(
         "{kind}-{}-shop/{name}/{protocol}/{port}",
@@ -427,7 +457,7 @@ pub(super) fn chain(kind: &str, service: &Service, port: &Port) -> String {
 }
 
 /// The name of the chain of an endpoint.
-pub(super) fn endpoint_chain(service: &Service, port: &Port, endpoint: SocketAddr) -> String {
+pub(crate) fn endpoint_chain(service: &Service, port: &Port, endpoint: SocketAddr) -> String {
     format!("endpoint-{}", endpoint_name(service, port, endpoint))
 }
 

@@ -6,8 +6,8 @@ use std::{fmt::Write as _, net::SocketAddr};
 use contiv_tests::lab::{Family, Lab, Result, ranges};
 
 use super::{
-    cluster::{Port, Service},
     nftables::{hash, pieces},
+    service::{Port, Service},
 };
 
 /// The parts of both tables that do not depend on services, before those that do and after them.
@@ -49,24 +49,72 @@ const NAT: &str = "\
 const NODE_PORTS: &str = "-A KUBE-SERVICES -m comment --comment \"kubernetes service nodeports; NOTE: this must be the last rule in this \
      chain\" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS\n";
 
+/// The beginning of the names of the family's programs.
+const fn program(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "iptables-nft",
+        Family::V6 => "ip6tables-nft",
+    }
+}
+
+fn restore(lab: &Lab, family: Family, text: &str) -> Result<()> {
+    let program = format!("{}-restore", program(family));
+    let command = [&*program, "--noflush", "--wait"];
+    lab.node.exec_with_input(&command, text).map(drop)
+}
+
 /// Loads the rules of both families, each line as `change` makes it.
-pub(super) fn load(
+pub(crate) fn load(
     lab: &Lab,
     services: &[Service],
     change: impl Fn(&str) -> Option<String>,
 ) -> Result<()> {
-    for (family, program) in [
-        (Family::V4, "iptables-nft-restore"),
-        (Family::V6, "ip6tables-nft-restore"),
-    ] {
+    for family in Family::BOTH {
         for piece in rules(services, family) {
             let lines: Vec<String> = piece.lines().filter_map(&change).collect();
-            let command = [program, "--noflush"];
-            lab.node
-                .exec_with_input(&command, &(lines.join("\n") + "\n"))?;
+            restore(lab, family, &(lines.join("\n") + "\n"))?;
         }
     }
     Ok(())
+}
+
+/// Removes them, as `kube-proxy --cleanup` does: the ways to its chains, and these.
+pub(crate) fn remove(lab: &Lab) -> Result<()> {
+    for family in Family::BOTH {
+        for table in ["nat", "filter"] {
+            let save = format!("{}-save", program(family));
+            let saved = lab.node.exec(&[&save, "-t", table])?;
+            let ways = saved
+                .lines()
+                .filter(|line| !line.starts_with("-A KUBE-") && line.contains("-j KUBE-"))
+                .filter_map(|line| Some(format!("-D {}", line.strip_prefix("-A ")?)));
+            let chains: Vec<&str> = saved
+                .lines()
+                .filter_map(|line| line.strip_prefix(':')?.split(' ').next())
+                .filter(|chain| chain.starts_with("KUBE-"))
+                .collect();
+            let flush = chains.iter().map(|chain| format!(":{chain} - [0:0]"));
+            let delete = chains.iter().map(|chain| format!("-X {chain}"));
+            let lines: Vec<String> = flush.chain(ways).chain(delete).collect();
+            restore(
+                lab,
+                family,
+                &format!("*{table}\n{}\nCOMMIT\n", lines.join("\n")),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether any of them is there.
+pub(crate) fn is_there(lab: &Lab) -> Result<bool> {
+    for family in Family::BOTH {
+        let save = format!("{}-save", program(family));
+        if lab.node.exec(&[&save])?.contains("KUBE-") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The rules as pieces to be loaded one after the other.
@@ -385,7 +433,7 @@ impl RuleWriter {
     }
 }
 
-pub(super) fn endpoint_chain(service: &Service, port: &Port, endpoint: SocketAddr) -> String {
+pub(crate) fn endpoint_chain(service: &Service, port: &Port, endpoint: SocketAddr) -> String {
     let key = hash(&[&service.name, port.name, &endpoint.ip().to_string()]);
     format!("KUBE-SEP-{key}")
 }
