@@ -72,6 +72,141 @@ fn node(name: &str, folder: &Path) -> Agent {
     Agent::start_waiting_for(&arguments, "ready: ")
 }
 
+/// Two agents, of which only that of n2 has the service shop/db, and the arguments that name both.
+fn two_nodes() -> ([tempfile::TempDir; 2], [Agent; 2], Vec<String>) {
+    let (one, two) = (folder(), folder());
+    fs::write(two.path().join("manifests/db.yaml"), web("db", 9)).unwrap();
+    let agents = [node("n1", one.path()), node("n2", two.path())];
+    let named = |agent: &Agent| ["--agent".to_owned(), agent.address.clone()];
+    let arguments = agents.iter().flat_map(named).collect();
+    ([one, two], agents, arguments)
+}
+
+#[test]
+fn several_agents_explain_a_connection_by_node() {
+    let (_folders, _agents, both) = two_nodes();
+    let both: Vec<&str> = both.iter().map(String::as_str).collect();
+    let trace = |to: &str, more: &[&str]| {
+        run(&[&["trace", "--from", "10.244.1.5", "--to", to], more, &both].concat())
+    };
+    let same = trace("10.96.0.7:80", &[]);
+    assert_eq!((same.code, same.err.as_str()), (0, ""));
+    assert!(
+        same.out.starts_with("served on n1, n2\n\nNODE n1, n2\n"),
+        "{same:?}"
+    );
+    let other = trace("10.96.0.9:80", &[]);
+    assert!(
+        other
+            .out
+            .starts_with("no service on n1; served on n2\n\nNODE n1\n")
+            && other.out.contains("\n\nNODE n2\n"),
+        "{other:?}"
+    );
+    let all: Value = serde_json::from_str(&trace("shop/web", &["-o", "json"]).out).unwrap();
+    assert_eq!(
+        (&all[0]["node"], &all[1]["node"]),
+        (&"n1".into(), &"n2".into())
+    );
+    let of_kernel = trace("10.96.0.7:80", &["--kernel"]);
+    assert_eq!(of_kernel.code, 2, "{of_kernel:?}");
+    let missing = trace("shop/db", &[]);
+    assert!(
+        missing.code == 1
+            && missing
+                .err
+                .starts_with("error: n1: there is no service shop/db")
+            && missing.out.starts_with("served on n2\n"),
+        "{missing:?}"
+    );
+
+    let why = |to: &str| run(&[&["why", "--from", "10.244.1.5", "--to", to], &both[..]].concat());
+    let nowhere = why("shop/nothing");
+    assert_eq!(nowhere.code, 1, "{nowhere:?}");
+    assert!(
+        nowhere.out.starts_with("fails (") && nowhere.out.contains(") on n1, n2\n\nNODE n1, n2\n"),
+        "{nowhere:?}"
+    );
+    let partly = why("shop/db");
+    assert!(
+        partly.out.starts_with("fails (there is no service shop/db")
+            && partly.out.contains(") on n1; "),
+        "{partly:?}"
+    );
+    let nobody = run(&[
+        "why",
+        "--from",
+        "pod/shop/nobody",
+        "--to",
+        "10.96.0.7:80",
+        both[0],
+        both[1],
+        both[2],
+        both[3],
+        "-o",
+        "json",
+    ]);
+    let all: Value = serde_json::from_str(&nobody.out).unwrap();
+    assert_eq!(all.as_array().unwrap().len(), 2, "none has it: {all:#}");
+}
+
+#[test]
+fn several_agents_describe_services_and_follow_events() {
+    let (folders, _agents, both) = two_nodes();
+    let both: Vec<&str> = both.iter().map(String::as_str).collect();
+    let describe = |arguments: &[&str]| run(&[&["describe", "svc"], arguments, &both].concat());
+    let web_of_both = describe(&["web", "-n", "shop"]);
+    assert_eq!((web_of_both.code, web_of_both.err.as_str()), (0, ""));
+    let nodes: Vec<&str> = web_of_both
+        .out
+        .lines()
+        .filter_map(|line| line.strip_prefix("Node:"))
+        .map(str::trim)
+        .collect();
+    assert_eq!(nodes, ["n1", "n2"]);
+    let db = describe(&["db", "-n", "shop", "-o", "json"]);
+    assert!(
+        db.code == 1
+            && db
+                .err
+                .starts_with("n1: error: the agent has no service shop/db"),
+        "{db:?}"
+    );
+    let all: Value = serde_json::from_str(&db.out).unwrap();
+    assert_eq!(
+        (&all[0]["node"], &all[0]["id"]),
+        (&"n2".into(), &"shop/db".into())
+    );
+
+    let top = run(&[&["top", "--once"], &both[..]].concat());
+    assert!(
+        top.code == 1
+            && top.err.starts_with("error: no agent answers\n")
+            && top
+                .err
+                .matches("no renderer that counts connections runs")
+                .count()
+                == 2,
+        "{top:?}"
+    );
+
+    let mut command = command(&[&["events", "--watch", "--no-headers"], &both[..]].concat());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut lines = lines.map(Result::unwrap);
+    let mut wait_for = |node: &str, what: &str| {
+        let is_it = |line: &String| line.starts_with(node) && line.contains(what);
+        assert!(lines.any(|line| is_it(&line)), "{node}: {what}");
+    };
+    wait_for("n1", "");
+    for (folder, node) in folders.iter().zip(["n1", "n2"]) {
+        fs::write(folder.path().join("manifests/api.yaml"), web("api", 8)).unwrap();
+        wait_for(node, "change");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 #[test]
 fn several_agents_are_asked_at_once() {
     let (one, two) = (folder(), folder());
@@ -187,11 +322,6 @@ fn several_agents_are_asked_at_once() {
         "{services:?}"
     );
 
-    let watch = ask(&["events", "-w"]);
-    assert!(
-        watch.code == 2 && watch.err.contains("--watch follows one agent"),
-        "{watch:?}"
-    );
     let nothing = run(&["services", "--agents", "/nowhere"]);
     assert!(
         nothing.code == 2 && nothing.err.contains("failed to read /nowhere"),

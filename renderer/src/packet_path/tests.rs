@@ -256,6 +256,33 @@ fn jump_returns_and_goto_does_not() {
 }
 
 #[test]
+fn priority_that_a_rule_sets_is_known_to_the_next() {
+    let set_priority = |priority: u32| {
+        let set = expression("meta", |message| {
+            message.u32(expr::META_KEY, expr::META_PRIORITY);
+            message.u32(expr::META_SREG, 1);
+        });
+        rule([value(&priority.to_ne_bytes()), set])
+    };
+    let drops_7 = rule([
+        load("meta", expr::META_PRIORITY),
+        equals(&7_u32.to_ne_bytes()),
+        drop_packet(),
+    ]);
+    for (first, is_dropped, has_doubt) in [
+        (set_priority(7), true, false),
+        (set_priority(8), false, false),
+        (rule([statement("counter")]), false, true),
+    ] {
+        let rules = [first, drops_7.clone()];
+        let ruleset = table().with_base(Filter, Hook::Forward, 0, &rules);
+        let walk = walk(&ruleset, &forwarded(), OwnVerdict::Untouched);
+        assert_eq!(stopped(&walk).is_some(), is_dropped, "{walk:?}");
+        assert_eq!(!walk.doubts.is_empty(), has_doubt, "{walk:?}");
+    }
+}
+
+#[test]
 fn loop_of_chains_is_an_error() {
     let ruleset = table().with_chain("a", &[rule([jump("a")])]).with_base(
         Filter,

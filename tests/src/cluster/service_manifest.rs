@@ -70,7 +70,7 @@ impl ServiceManifest {
     }
 
     /// The service and its slices.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let pods = self
             .weights
             .iter()

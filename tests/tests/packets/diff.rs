@@ -118,16 +118,15 @@ fn kernel_configuration_and_manifests_are_compared_with_live_connections() -> Re
                 "{all:#}"
             );
 
-            let without = Manifests::new(lab)?;
             let others = [lab.pod1.host, lab.pod3.host];
             let others = others.into_iter().filter(|pod| pod.name != partner.by);
-            without.put(&Service::new("web", 80, &others.collect::<Vec<_>>()))?;
-            let folder = without.folder();
-            let applied = diff(lab, &["-f", &folder, "-o", "json"])?;
+            let without = Service::new("web", 80, &others.collect::<Vec<_>>());
+            let file = write(&files, "web.yaml", &ServiceManifest::new(without).text())?;
+            let applied = diff(lab, &["-f", &file, "-o", "json"])?;
             let all = applied.json()?;
             assert_eq!(applied.code, Some(1), "{applied:#?}");
             assert_eq!(of_web(&all, "drained"), 1, "{all:#}");
-            let table = diff(lab, &["-f", &folder])?;
+            let table = diff(lab, &["-f", &file])?;
             assert!(table.out.contains("DRAINED"), "{table:#?}");
 
             // The agent would repair it.

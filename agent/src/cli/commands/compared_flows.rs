@@ -23,6 +23,8 @@ use crate::cli::output::progress::Progress;
 
 /// So many frontends are worth a thread.
 const FRONTENDS_OF_THREAD: usize = 200;
+/// At so many addresses that are not the node's own a node port is compared.
+const MAX_NODE_ADDRESSES: usize = 64;
 /// How many backends a cell names.
 const NAMED_BACKENDS: usize = 3;
 /// The interface of this node's packets to itself.
@@ -263,7 +265,11 @@ pub(super) fn node_port_addresses(
     rules: &impl OtherRules,
 ) -> BTreeSet<IpAddr> {
     let mut addresses = rules.node_port_addresses(&snapshot.node);
-    addresses.extend(snapshot.node.node_port_ips());
+    addresses.extend(&snapshot.node.other_node_ips);
+    // A cluster has many nodes; rules for one address are those for another.
+    let others = addresses.into_iter().take(MAX_NODE_ADDRESSES);
+    let mut addresses: BTreeSet<IpAddr> = others.collect();
+    addresses.extend(&snapshot.node.node_ips);
     addresses
 }
 

@@ -11,11 +11,15 @@ use contiv_proto::Kind;
 use serde_json::Value;
 
 use self::state::{AgentState, Description};
+use super::agent_lists::{NodeAnswers, add_lines, ask_nodes};
 use crate::cli::{
     Outcome, Terminal, UsageError,
     output::{listing::Output, suggest::suggest, table::printable, watch::width},
     selection::resources::{ObjectSelector, ResourceRequest, Resources},
-    source::agent_argument::AgentArgument,
+    source::{
+        agent_argument::AgentArgument,
+        agents_argument::{Agents, AgentsArgument},
+    },
 };
 
 /// Print all that the running agent knows about services: whether each is served, its backends, connections, problems and events
@@ -34,7 +38,7 @@ pub(crate) struct Describe {
     output: Output,
 
     #[command(flatten)]
-    agent: AgentArgument,
+    agents: AgentsArgument,
 }
 
 impl Describe {
@@ -47,22 +51,43 @@ impl Describe {
             ))
             .into());
         }
-        let state = AgentState::read(&self.agent)?;
-        let (mut found, mut err) = (Vec::new(), String::new());
-        for request in &requests {
-            select(request, &state, &mut found, &mut err);
-        }
+        let is_named =
+            |request: &ResourceRequest| matches!(request.objects, ObjectSelector::Keys(_));
+        let is_any_named = requests.iter().any(is_named);
+        let mut found = Vec::new();
+        let (err, is_good) = match self.agents.agents()? {
+            Agents::One(agent) => {
+                let (of_agent, missing) = read(&agent, &requests)?;
+                found.extend(of_agent.into_iter().map(|one| (None, one)));
+                let is_good = missing.is_empty() || !is_any_named;
+                (missing, is_good)
+            }
+            Agents::Several(agents) => {
+                let NodeAnswers {
+                    answers,
+                    mut err,
+                    mut is_good,
+                } = ask_nodes(&agents, |agent| read(agent, &requests));
+                for (node, (of_node, missing)) in answers {
+                    is_good &= missing.is_empty() || !is_any_named;
+                    add_lines(&mut err, &node, &missing);
+                    found.extend(of_node.into_iter().map(|one| (Some(node.clone()), one)));
+                }
+                (err, is_good)
+            }
+        };
         terminal.err.write_all(err.as_bytes())?;
         let out = match &self.output {
             Output::Table => text::render(&found, width()),
             Output::Wide => text::render(&found, None),
             Output::Name => found
                 .iter()
-                .flat_map(|one| [printable(one.id.to_string()), "\n".to_owned()])
+                .flat_map(|(_, one)| [printable(one.id.to_string()), "\n".to_owned()])
                 .collect(),
             Output::Data(format) => {
-                let mut values: Vec<Value> = found.iter().map(Description::to_json).collect();
-                let value = if values.len() == 1 && self.resources.is_single() {
+                let mut values: Vec<Value> = found.iter().map(to_json).collect();
+                let is_one = found.iter().all(|(node, _)| node.is_none());
+                let value = if values.len() == 1 && is_one && self.resources.is_single() {
                     values.remove(0)
                 } else {
                     Value::Array(values)
@@ -71,11 +96,30 @@ impl Describe {
             }
         };
         terminal.out.write_all(out.as_bytes())?;
-        let is_named =
-            |request: &ResourceRequest| matches!(request.objects, ObjectSelector::Keys(_));
-        let is_good = err.is_empty() || !requests.iter().any(is_named);
         Ok(Outcome::success_if(is_good))
     }
+}
+
+/// The requested services of an agent, and what it does not have.
+fn read(
+    agent: &AgentArgument,
+    requests: &[ResourceRequest],
+) -> anyhow::Result<(Vec<Description>, String)> {
+    let state = AgentState::read(agent)?;
+    let (mut found, mut err) = (Vec::new(), String::new());
+    for request in requests {
+        select(request, &state, &mut found, &mut err);
+    }
+    Ok((found, err))
+}
+
+/// With the node, of several.
+fn to_json((node, description): &(Option<String>, Description)) -> Value {
+    let mut value = description.to_json();
+    if let (Some(node), Value::Object(fields)) = (node, &mut value) {
+        fields.insert("node".to_owned(), node.as_str().into());
+    }
+    value
 }
 
 /// Adds the requested services, for a name without one those that begin with it, and a line for each name that the agent does not

@@ -97,6 +97,18 @@ pub(crate) struct Diff {
     etcd: EtcdFlags,
 }
 
+/// Why objects cannot be used, by their keys.
+type Unusable = BTreeMap<String, String>;
+
+/// Objects that cannot be used.
+#[derive(Debug, Default)]
+struct Problems {
+    /// They are so in the store.
+    of_store: Unusable,
+    /// The manifests would make them so.
+    of_manifests: Unusable,
+}
+
 /// What is compared with what.
 struct Comparison {
     changes: Changes,
@@ -133,7 +145,7 @@ impl Diff {
         let parsed = self.manifests(terminal)?;
         let machine = self.machine(terminal)?;
         let machine = machine.as_ref();
-        let mut problems = Vec::new();
+        let mut problems = Problems::default();
         let comparison = if compares_kernel {
             self.with_kernel(&old_config, machine, &mut problems)?
         } else {
@@ -143,9 +155,13 @@ impl Diff {
             };
             let stored = self.stored(&old_config)?;
             let merged = with_manifests(&stored, &parsed)?;
-            let (old_objects, _) = objects(&old_config, stored);
-            let (new_objects, unusable) = objects(&old_config, merged);
-            problems.extend(unusable);
+            let (old_objects, known) = objects(&old_config, stored);
+            let (new_objects, mut unusable) = objects(&old_config, merged);
+            unusable.retain(|key, problem| known.get(key) != Some(problem));
+            problems = Problems {
+                of_store: known,
+                of_manifests: unusable,
+            };
             let old = desired.state(&old_config, &old_objects);
             let new = desired.state(&new_config, &new_objects);
             let of_setting = |alone: &Config| {
@@ -160,7 +176,13 @@ impl Diff {
                 summary: String::new(),
             }
         };
-        for problem in &problems {
+        for problem in problems.of_store.values() {
+            writeln!(
+                terminal.err,
+                "note: {problem}; an agent may use an earlier state of it, which is not known here"
+            )?;
+        }
+        for problem in problems.of_manifests.values() {
             writeln!(terminal.err, "{problem}")?;
         }
         self.print(&comparison, terminal)?;
@@ -168,7 +190,10 @@ impl Diff {
             changes, unknown, ..
         } = &comparison.changes;
         Ok(
-            if !problems.is_empty() || !parsed.problems.is_empty() || !unknown.is_empty() {
+            if !problems.of_manifests.is_empty()
+                || !parsed.problems.is_empty()
+                || !unknown.is_empty()
+            {
                 Outcome::Unknown
             } else {
                 Outcome::success_if(changes.is_empty())
@@ -257,7 +282,7 @@ impl Diff {
         &self,
         config: &Config,
         machine: Option<&MachineAddresses>,
-        problems: &mut Vec<String>,
+        problems: &mut Problems,
     ) -> anyhow::Result<Comparison> {
         if !config.renderers.contains(&RendererName::NFTABLES) {
             bail!(
@@ -274,7 +299,7 @@ impl Diff {
             changes = changes.confirmed_by(second);
             (new, unusable) = (new_again, unusable_again);
         }
-        problems.append(&mut unusable);
+        problems.of_store = unusable;
         let table = match table_content()? {
             TableContent::Different => "a table of another version, or changed by another program",
             TableContent::Services | TableContent::Empty | TableContent::Missing => {
@@ -299,7 +324,7 @@ impl Diff {
         config: &Config,
         machine: Option<&MachineAddresses>,
         places: Option<&BTreeSet<Place>>,
-    ) -> anyhow::Result<(Changes, Snapshot, Vec<String>)> {
+    ) -> anyhow::Result<(Changes, Snapshot, Unusable)> {
         let progress = Progress::with_words("sets of the table read");
         let table = ProgrammedTable::read(&|done, total| progress.set(done, total))?;
         drop(progress);
@@ -454,12 +479,9 @@ fn failing_of(service: &Value) -> Option<(ServiceId, BTreeSet<SocketAddr>)> {
 }
 
 /// The usable objects of a list, and why others are not.
-fn objects(config: &Config, listed: contiv_store::Snapshot) -> (Vec<Object>, Vec<String>) {
+fn objects(config: &Config, listed: contiv_store::Snapshot) -> (Vec<Object>, Unusable) {
     let (objects, unusable) = decode(&config.store, listed);
-    (
-        objects.into_values().collect(),
-        unusable.into_values().collect(),
-    )
+    (objects.into_values().collect(), unusable)
 }
 
 /// The list of a store as it would be with these manifests.

@@ -1,6 +1,6 @@
 //! `contiv events`
 
-use std::{io::Write, thread, time::Duration};
+use std::{collections::BTreeMap, io::Write, thread, time::Duration};
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
@@ -8,9 +8,9 @@ use contiv_model::ServiceId;
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
-use super::agent_lists::AgentList;
+use super::agent_lists::{AgentList, NodeAnswers, ask_nodes};
 use crate::cli::{
-    Outcome, Terminal, UsageError,
+    Outcome, Terminal,
     output::{
         color::TextStyle,
         listing::{Item, Listing, Output},
@@ -76,27 +76,79 @@ impl Events {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
         match self.agents.agents()? {
             Agents::One(agent) if self.watch => self.watch(&agent, terminal),
-            Agents::Several(_) if self.watch => {
-                let problem = "--watch follows one agent; start one command for each".to_owned();
-                Err(UsageError(problem).into())
-            }
+            Agents::Several(agents) if self.watch => self.watch_nodes(&agents, terminal),
             agents => {
                 let mut all = AgentList::of(&agents, |agent| self.list_of(agent))?;
                 if matches!(agents, Agents::Several(_)) {
-                    all.listing.items.sort_by_cached_key(|item| {
-                        let start = item.value["start"].as_str();
-                        start.and_then(|start| start.parse::<Timestamp>().ok())
-                    });
-                    if self.since.is_none() {
-                        let older = all.listing.items.len().saturating_sub(self.last);
-                        all.listing.items.drain(..older);
-                    }
+                    self.merge(&mut all.listing);
                 }
                 let Frame { out, err, is_good } = all.print(&self.output, &self.table)?;
                 terminal.err.write_all(err.as_bytes())?;
                 terminal.out.write_all(out.as_bytes())?;
                 Ok(Outcome::success_if(is_good))
             }
+        }
+    }
+
+    /// Sorts the events of several agents by time, and keeps the last of them if that is requested.
+    fn merge(&self, listing: &mut Listing) {
+        listing.items.sort_by_cached_key(|item| {
+            let start = item.value["start"].as_str();
+            start.and_then(|start| start.parse::<Timestamp>().ok())
+        });
+        if self.since.is_none() {
+            let older = listing.items.len().saturating_sub(self.last);
+            listing.items.drain(..older);
+        }
+    }
+
+    /// Prints the events of several agents as they come. One that does not answer is named once, and asked on.
+    fn watch_nodes(
+        &self,
+        agents: &[AgentArgument],
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<Outcome> {
+        // The numbers of the next events by agent; none before its first answer.
+        let mut next: BTreeMap<String, u64> = BTreeMap::new();
+        let (mut is_first, mut problems) = (true, String::new());
+        loop {
+            let NodeAnswers { answers, err, .. } = ask_nodes(agents, |agent| {
+                let address = agent.agent.to_string();
+                let (mut events, following) = match next.get(&address) {
+                    None => {
+                        let all = fetch(agent, &self.query())?;
+                        let following = all.last().map_or(1, |(event, _)| event.seq_num + 1);
+                        (self.newest(all, agent)?, following)
+                    }
+                    Some(from) => settled_from(agent, *from)?,
+                };
+                if next.contains_key(&address) && !events.is_empty() {
+                    let matcher = self.filter.matcher(agent)?;
+                    events.retain(|(event, _)| self.is_selected(event, &matcher));
+                }
+                Ok((address, following, events))
+            });
+            let mut all = Listing::of_nodes();
+            for (node, (address, following, events)) in answers {
+                next.insert(address, following);
+                if !events.is_empty() {
+                    all.add_node(&node, list(events));
+                }
+            }
+            if problems != err {
+                terminal.err.write_all(err.as_bytes())?;
+                problems = err;
+            }
+            if !all.items.is_empty() {
+                if is_first {
+                    self.merge(&mut all);
+                }
+                let text = all.print(&self.output, &self.table, width(), false)?;
+                terminal.out.write_all(text.as_bytes())?;
+            }
+            is_first = false;
+            terminal.out.flush()?;
+            thread::sleep(EVENTS_POLL_INTERVAL);
         }
     }
 
@@ -134,15 +186,8 @@ impl Events {
         loop {
             terminal.out.flush()?;
             thread::sleep(EVENTS_POLL_INTERVAL);
-            let mut events = fetch(agent, &format!("from={next}"))?;
-            // An event is printed together with the results of renderers, so it waits for them.
-            events.truncate(
-                events
-                    .iter()
-                    .take_while(|(event, _)| is_settled(event))
-                    .count(),
-            );
-            next = events.last().map_or(next, |(event, _)| event.seq_num + 1);
+            let mut events;
+            (events, next) = settled_from(agent, next)?;
             if !events.is_empty() {
                 matcher = self.filter.matcher(agent)?;
             }
@@ -225,6 +270,16 @@ pub(super) type Event = (EventView, Value);
 /// The events of an agent that the query of this request selects.
 pub(super) fn fetch(agent: &AgentArgument, query: &str) -> anyhow::Result<Vec<Event>> {
     agent.list(&format!("/controller/event-history?{query}"))
+}
+
+/// The events from a number on whose results are known, and the number of the next one: an event is printed together with the results of
+/// renderers, so it waits for them.
+fn settled_from(agent: &AgentArgument, from: u64) -> anyhow::Result<(Vec<Event>, u64)> {
+    let mut events = fetch(agent, &format!("from={from}"))?;
+    let settled = events.iter().take_while(|(event, _)| is_settled(event));
+    events.truncate(settled.count());
+    let next = events.last().map_or(from, |(event, _)| event.seq_num + 1);
+    Ok((events, next))
 }
 
 /// A row for each event.

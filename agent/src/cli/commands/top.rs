@@ -9,14 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::bail;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::{
-    rates::{Order, Rates, Sample, Usage},
+    rates::{Load, Order, Sample, Usage},
     view::View,
 };
+use super::agent_lists::{NodeAnswers, ask_nodes};
 use crate::cli::{
     Outcome, Terminal, chain,
     output::{
@@ -29,6 +31,7 @@ use crate::cli::{
     selection::filter::Filter,
     source::{
         agent_argument::AgentArgument,
+        agents_argument::{Agents, AgentsArgument},
         views::{CountersView, EventView},
     },
 };
@@ -71,7 +74,7 @@ pub(crate) struct Top {
     filter: Filter,
 
     #[command(flatten)]
-    agent: AgentArgument,
+    agents: AgentsArgument,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -86,8 +89,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 impl Top {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let mut rates = Rates::default();
-        rates.add(self.sample()?);
+        let agents = self.agents.agents()?;
+        let mut load = Load::default();
+        let mut problems = self.add_samples(&agents, &mut load)?;
+        let mut printed = String::new();
         let mut view = View::new(self.sort_by);
         let mut keys = if self.draws_screen() {
             Keys::of_terminal()
@@ -102,12 +107,12 @@ impl Top {
                 if !view.on_key(&key) {
                     return Ok(Outcome::Success);
                 }
-                self.show(&rates, &view, &mut layout, terminal)?;
+                self.show(&load, &view, &problems, &mut layout, terminal)?;
                 continue;
             }
             next_sample = Instant::now() + self.interval;
-            match self.sample() {
-                Ok(sample) => rates.add(sample),
+            match self.add_samples(&agents, &mut load) {
+                Ok(of_agents) => problems = of_agents,
                 Err(error) if self.once => return Err(error),
                 // The agent may be restarting: the last state stays on the screen, with a note.
                 Err(error) => {
@@ -115,9 +120,13 @@ impl Top {
                     continue;
                 }
             }
-            self.show(&rates, &view, &mut layout, terminal)?;
+            if !self.draws_screen() && problems != printed {
+                terminal.err.write_all(problems.as_bytes())?;
+                printed.clone_from(&problems);
+            }
+            self.show(&load, &view, &problems, &mut layout, terminal)?;
             if self.once {
-                return Ok(Outcome::Success);
+                return Ok(Outcome::success_if(!has_errors(&problems)));
             }
         }
     }
@@ -127,70 +136,88 @@ impl Top {
         self.output == Output::Table && !self.once && std::io::stdout().is_terminal()
     }
 
-    /// `layout` is that of custom columns, which have one header.
+    /// `problems` are those of agents, and `layout` that of custom columns, which have one header.
     fn show(
         &self,
-        rates: &Rates,
+        load: &Load,
         view: &View,
+        problems: &str,
         layout: &mut Option<Layout>,
         terminal: &mut Terminal,
     ) -> anyhow::Result<()> {
         let size = size().filter(|_| self.output == Output::Table);
         let text = match &self.output {
             Output::Table | Output::Wide => {
-                screen::render(rates, view, self.services, size, self.draws_screen()) + "\n"
+                screen::render(load, view, self.services, size, self.draws_screen()) + "\n"
             }
             // An object on each line.
-            Output::Data(DataFormat::Json) => format!("{}\n", self.to_json(rates)),
+            Output::Data(DataFormat::Json) => format!("{}\n", self.to_json(load)),
             Output::Data(format @ DataFormat::Yaml) => {
-                format!("---\n{}", format.print(self.to_json(rates), false)?)
+                format!("---\n{}", format.print(self.to_json(load), false)?)
             }
             // A row for each service.
             Output::Data(DataFormat::CustomColumns(columns)) => {
-                let usages = self.usages(rates).into_iter().map(serde_json::to_value);
+                let usages = self.usages(load).into_iter().map(serde_json::to_value);
                 let table = columns.table(&usages.collect::<Result<Vec<_>, _>>()?)?;
                 let (text, continued) = table.continued(layout.take(), None);
                 *layout = Some(continued);
                 text
             }
-            Output::Data(format) => format.print(self.to_json(rates), false)?,
+            Output::Data(format) => format.print(self.to_json(load), false)?,
             Output::Name => {
                 let names = self
-                    .usages(rates)
+                    .usages(load)
                     .into_iter()
                     .map(|usage| usage.service.to_string());
                 names.flat_map(|name| [name, "\n".to_owned()]).collect()
             }
         };
         if self.draws_screen() {
-            return Ok(redraw(text.trim_end(), &mut terminal.out)?);
+            let text = format!("{problems}{}", text.trim_end());
+            return Ok(redraw(&text, &mut terminal.out)?);
         }
         terminal.out.write_all(text.as_bytes())?;
         Ok(terminal.out.flush()?)
     }
 
     /// For programs.
-    fn to_json(&self, rates: &Rates) -> Value {
+    fn to_json(&self, load: &Load) -> Value {
         json!({
             "at": Timestamp::now(),
-            "connections_per_second": rates.total(),
-            "changes_per_second": rates.changes(),
-            "latency_ms": rates.latency(),
-            "services": self.usages(rates),
+            "connections_per_second": load.total(),
+            "changes_per_second": load.changes(),
+            "latency_ms": load.latency(),
+            "services": self.usages(load),
         })
     }
 
-    fn usages(&self, rates: &Rates) -> Vec<Usage> {
-        rates.first(self.sort_by, "", self.services)
+    fn usages(&self, load: &Load) -> Vec<Usage> {
+        load.first(self.sort_by, "", self.services)
     }
 
-    fn sample(&self) -> anyhow::Result<Sample> {
-        let counters: CountersView = self.agent.get("/counters")?;
+    /// Adds a sample of each agent; a line for each of several that does not answer.
+    fn add_samples(&self, agents: &Agents, load: &mut Load) -> anyhow::Result<String> {
+        let agents = match agents {
+            Agents::One(agent) => {
+                load.add(vec![(String::new(), self.sample(agent)?)]);
+                return Ok(String::new());
+            }
+            Agents::Several(agents) => agents,
+        };
+        let NodeAnswers { answers, err, .. } = ask_nodes(agents, |agent| self.sample(agent));
+        if answers.is_empty() {
+            bail!("no agent answers\n{}", err.trim_end());
+        }
+        load.add(answers);
+        Ok(err)
+    }
+
+    fn sample(&self, agent: &AgentArgument) -> anyhow::Result<Sample> {
+        let counters: CountersView = agent.get("/counters")?;
         let at = Timestamp::now();
-        let events: Vec<EventView> = self
-            .agent
-            .get(&format!("/controller/event-history?last={LATENCY_EVENTS}"))?;
-        let matcher = self.filter.matcher(&self.agent)?;
+        let events: Vec<EventView> =
+            agent.get(&format!("/controller/event-history?last={LATENCY_EVENTS}"))?;
+        let matcher = self.filter.matcher(agent)?;
         let counted: Vec<_> = counters
             .services
             .into_iter()
@@ -216,4 +243,9 @@ impl Top {
             events,
         })
     }
+}
+
+/// Whether an agent did not answer: that one is left out is only a note.
+fn has_errors(problems: &str) -> bool {
+    problems.lines().any(|line| line.starts_with("error:"))
 }

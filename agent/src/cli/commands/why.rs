@@ -12,10 +12,13 @@ use contiv_node::{
 };
 use serde::Deserialize;
 
-use super::trace::{
-    desired::{Source, TraceTarget, query_of},
-    ends::{self, Target},
-    resolve::{Unresolved, resolve},
+use super::{
+    agent_lists::{NodeAnswers, ask_nodes, by_node, nodes_json},
+    trace::{
+        desired::{Source, Sources, TraceTarget, query_of},
+        ends::{self, Target},
+        resolve::{Unresolved, resolve},
+    },
 };
 use crate::{
     cli::{
@@ -91,9 +94,14 @@ struct PodView {
 
 impl Why {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
-        let (source, is_good) = self.target.open(terminal)?;
-        let Some(source) = source else {
-            return Ok(Outcome::PartialFailure);
+        let (sources, is_good) = self.target.open(terminal)?;
+        let source = match sources {
+            Sources::None => return Ok(Outcome::PartialFailure),
+            Sources::One(source) => source,
+            Sources::Several(agents) => {
+                let asked = ask_nodes(&agents, |agent| self.ask(&Source::Agent(agent.clone())));
+                return self.print_nodes(asked, terminal);
+            }
         };
         let diagnosis = match source.agent() {
             Some(agent) => match self.ask(&source) {
@@ -114,8 +122,51 @@ impl Why {
         Ok(Outcome::success_if(is_good && diagnosis.is_good()))
     }
 
+    /// First where it fails and where it works, then what each node says. A node that does not have the pod is left out if
+    /// another one has it.
+    fn print_nodes(
+        &self,
+        mut asked: NodeAnswers<Diagnosis>,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<Outcome> {
+        let has_pod = |diagnosis: &Diagnosis| {
+            let cause = diagnosis.cause.as_ref();
+            cause.is_none_or(|cause| cause.code != Cause::NoSuchPod)
+        };
+        if asked
+            .answers
+            .iter()
+            .any(|(_, diagnosis)| has_pod(diagnosis))
+        {
+            asked.answers.retain(|(_, diagnosis)| has_pod(diagnosis));
+        }
+        terminal.err.write_all(asked.err.as_bytes())?;
+        match &self.output {
+            TextOutput::Text => {
+                let end = |(_, diagnosis): &(String, Diagnosis)| match diagnosis {
+                    Diagnosis {
+                        cause: Some(cause), ..
+                    } => format!("fails ({})", cause.text),
+                    Diagnosis {
+                        unknown: Some(_), ..
+                    } => "not known".to_owned(),
+                    _ => "works".to_owned(),
+                };
+                let text = |diagnosis: &Diagnosis| diagnosis.to_string();
+                write!(terminal.out, "{}", by_node(&asked.answers, end, text))?;
+            }
+            TextOutput::Data(format) => {
+                let value = nodes_json(&asked.answers)?;
+                write!(terminal.out, "{}", format.print(value, false)?)?;
+            }
+        }
+        let mut all = asked.answers.iter();
+        let is_good = asked.is_good && all.all(|(_, diagnosis)| diagnosis.is_good());
+        Ok(Outcome::success_if(is_good))
+    }
+
     /// The diagnosis of the agent.
-    fn ask(&self, source: &Source<'_>) -> anyhow::Result<Diagnosis> {
+    fn ask(&self, source: &Source) -> anyhow::Result<Diagnosis> {
         let Some(agent) = source.agent() else {
             bail!("no agent is asked");
         };
@@ -152,7 +203,7 @@ impl Why {
         Ok(self.diagnose_here(flow, agent, None))
     }
 
-    fn by_manifests(&self, source: &Source<'_>) -> anyhow::Result<Diagnosis> {
+    fn by_manifests(&self, source: &Source) -> anyhow::Result<Diagnosis> {
         let flow = match self.flow(source)? {
             Ok(flow) => flow,
             Err(ends) => return Ok(diagnose(&unresolved(ends))),
@@ -180,7 +231,7 @@ impl Why {
     }
 
     /// The connection, or what is missing of its ends.
-    fn flow(&self, source: &Source<'_>) -> anyhow::Result<Result<Flow, Ends>> {
+    fn flow(&self, source: &Source) -> anyhow::Result<Result<Flow, Ends>> {
         let from = match &self.from {
             Client::Address(from) => from.clone(),
             Client::Pod(name) => {
@@ -238,7 +289,7 @@ pub(super) fn pod_addresses(agent: &Server, id: &PodId) -> anyhow::Result<BTreeS
 /// The address of a pod, of this family if it is known, or why there is none.
 fn pod(
     name: &Name,
-    source: &Source<'_>,
+    source: &Source,
     is_ipv4: Option<bool>,
 ) -> anyhow::Result<Result<IpAddr, String>> {
     let Some(agent) = source.agent() else {

@@ -17,8 +17,9 @@ pub(crate) struct Latency {
 
 impl Latency {
     /// The latency of the changes among these events; none if none has reached the kernel.
-    pub(crate) fn of(events: &[EventView]) -> Option<Self> {
-        let mut sent: Vec<f64> = events.iter().flat_map(EventView::latencies).collect();
+    pub(crate) fn of<'a>(events: impl IntoIterator<Item = &'a EventView>) -> Option<Self> {
+        let events = events.into_iter();
+        let mut sent: Vec<f64> = events.flat_map(EventView::latencies).collect();
         sent.sort_by(f64::total_cmp);
         let at = |percent: usize| {
             sent.get((sent.len() * percent / 100).min(sent.len().saturating_sub(1)))

@@ -18,7 +18,6 @@ use clap::{
 use contiv_model::{LocalInterfaces, NodePortAddresses};
 use contiv_renderer::LocalAddresses;
 
-use super::agent_argument::AgentArgument;
 use crate::cli::UsageError;
 use crate::config::{self, Config, ConfigError, ConfigFlags, Settings as _};
 
@@ -97,12 +96,8 @@ impl NodeSettings {
     ///
     /// # Errors
     /// [`UsageError`].
-    pub(crate) fn check(&self, agent: &AgentArgument, has_input: bool) -> Result<(), UsageError> {
-        let problem = match (
-            has_input,
-            agent.is_given(),
-            !self.flags.arguments.is_empty(),
-        ) {
+    pub(crate) fn check(&self, is_agent_given: bool, has_input: bool) -> Result<(), UsageError> {
+        let problem = match (has_input, is_agent_given, !self.flags.arguments.is_empty()) {
             (true, true, _) => {
                 "--agent cannot be used with -f or --store: these are read without an agent"
             }

@@ -331,3 +331,36 @@ fn before(address: IpAddr) -> Option<IpAddr> {
         IpAddr::V6(address) => IpAddr::V6(address.to_bits().checked_sub(1)?.into()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet_path::ruleset::Data;
+
+    #[test]
+    fn ranges_of_several_fields_are_compared_field_by_field() {
+        let key = |port: u16, source: [u8; 4]| [&port.to_be_bytes()[..], &[0, 0], &source].concat();
+        let element = SetElement {
+            data: Data::None,
+            limits: Vec::new(),
+        };
+        let first = key(80, [10, 1, 0, 0]);
+        let set = StoredSet {
+            fields: vec![2, 4],
+            ranges: vec![(first, key(80, [10, 1, 255, 255]), element)],
+            ..StoredSet::default()
+        };
+        for (port, source, expected) in [
+            (80, [10, 1, 7, 7], true),
+            (80, [10, 1, 0, 0], true),
+            (80, [10, 1, 255, 255], true),
+            (80, [10, 2, 0, 0], false),
+            (80, [10, 0, 255, 255], false),
+            (81, [10, 1, 7, 7], false),
+            (79, [10, 1, 7, 7], false),
+        ] {
+            let found = set.find(&key(port, source)).unwrap();
+            assert_eq!(found.is_some(), expected, "{port} {source:?}");
+        }
+    }
+}

@@ -21,14 +21,22 @@ const TITLE_WIDTH: usize = 26;
 /// What tables and lists are indented by.
 const INDENT: &str = "  ";
 
-/// The text, with tables within this width, and an empty line between services.
-pub(super) fn render(descriptions: &[Description], width: Option<usize>) -> String {
-    let texts = descriptions.iter().map(|one| describe(one, width));
+/// The text, with tables within this width, and an empty line between services. Of several agents each has its node.
+pub(super) fn render(
+    descriptions: &[(Option<String>, Description)],
+    width: Option<usize>,
+) -> String {
+    let texts = descriptions
+        .iter()
+        .map(|(node, one)| describe(node.as_deref(), one, width));
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn describe(description: &Description, width: Option<usize>) -> String {
+fn describe(node: Option<&str>, description: &Description, width: Option<usize>) -> String {
     let mut text = String::new();
+    if let Some(node) = node {
+        line(&mut text, "Node", node);
+    }
     let inner_width = width.map(|width| width.saturating_sub(INDENT.len()));
     line(&mut text, "Name", &description.id.name);
     line(&mut text, "Namespace", &description.id.namespace);

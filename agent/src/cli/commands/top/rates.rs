@@ -26,6 +26,9 @@ pub(super) struct Sample {
 /// The usage of a service.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Usage {
+    /// Its node, where several agents are asked.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) node: String,
     pub(super) service: ServiceId,
     /// Attempts to connect that were served, in the last interval.
     pub(super) connections_per_second: f64,
@@ -112,6 +115,7 @@ impl Rates {
                 let before = self.known.get(service).copied().unwrap_or_default();
                 let refused = sample.refused_of(service);
                 Usage {
+                    node: String::new(),
                     service: service.clone(),
                     connections_per_second: as_f64(new(before.0, connections)) / seconds,
                     attempts: connections.saturating_add(refused),
@@ -139,19 +143,7 @@ impl Rates {
     pub(super) fn first(&self, order: Order, text: &str, count: usize) -> Vec<Usage> {
         let is_selected = |usage: &&Usage| usage.service.to_string().contains(text);
         let mut usages: Vec<Usage> = self.usages.iter().filter(is_selected).cloned().collect();
-        usages.sort_by(|a, b| {
-            let by_rate = || b.rate().total_cmp(&a.rate());
-            let first = match order {
-                Order::Rate => by_rate(),
-                Order::Connections => b.connections.cmp(&a.connections),
-                Order::Refused => b.refused.cmp(&a.refused),
-                Order::Name => a.service.cmp(&b.service),
-            };
-            let then = first
-                .then_with(by_rate)
-                .then_with(|| b.attempts.cmp(&a.attempts));
-            then.then_with(|| a.service.cmp(&b.service))
-        });
+        sort(&mut usages, order);
         usages.truncate(count);
         usages
     }
@@ -169,9 +161,83 @@ impl Rates {
         self.changes
     }
 
-    /// None if no known change has reached the kernel.
+    /// The newest events of the last sample.
+    fn events(&self) -> &[EventView] {
+        self.last.as_ref().map_or(&[], |last| &last.events)
+    }
+}
+
+/// Sorts in this order, as [`Rates::first`] says; equal ones are in the order of their nodes.
+fn sort(usages: &mut [Usage], order: Order) {
+    usages.sort_by(|a, b| {
+        let by_rate = || b.rate().total_cmp(&a.rate());
+        let first = match order {
+            Order::Rate => by_rate(),
+            Order::Connections => b.connections.cmp(&a.connections),
+            Order::Refused => b.refused.cmp(&a.refused),
+            Order::Name => a.service.cmp(&b.service),
+        };
+        let then = first
+            .then_with(by_rate)
+            .then_with(|| b.attempts.cmp(&a.attempts));
+        then.then_with(|| (&a.service, &a.node).cmp(&(&b.service, &b.node)))
+    });
+}
+
+/// The rates of one node, or of several.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    /// By the node; its name is empty if there is only one.
+    nodes: BTreeMap<String, Rates>,
+}
+
+impl Load {
+    /// Adds the next samples of nodes. Others have no rates until they answer again.
+    pub(super) fn add(&mut self, samples: Vec<(String, Sample)>) {
+        for rates in self.nodes.values_mut() {
+            rates.usages.clear();
+            rates.changes = 0.0;
+        }
+        for (node, sample) in samples {
+            self.nodes.entry(node).or_default().add(sample);
+        }
+    }
+
+    /// Whether there are several nodes.
+    pub(super) fn has_nodes(&self) -> bool {
+        self.nodes.keys().any(|node| !node.is_empty())
+    }
+
+    /// As [`Rates::first`], each with its node.
+    pub(super) fn first(&self, order: Order, text: &str, count: usize) -> Vec<Usage> {
+        let of_node = |(node, rates): (&String, &Rates)| {
+            let mut usages = rates.first(order, text, count);
+            for usage in &mut usages {
+                usage.node.clone_from(node);
+            }
+            usages
+        };
+        let mut usages: Vec<Usage> = self.nodes.iter().flat_map(of_node).collect();
+        sort(&mut usages, order);
+        usages.truncate(count);
+        usages
+    }
+
+    /// New connections per second of all services.
+    pub(super) fn total(&self) -> f64 {
+        let rates = self.nodes.values();
+        rates.fold(0.0, |total, rates| total + rates.total())
+    }
+
+    /// Changed services per second.
+    pub(super) fn changes(&self) -> f64 {
+        let rates = self.nodes.values();
+        rates.fold(0.0, |total, rates| total + rates.changes())
+    }
+
+    /// None if no known change has reached a kernel.
     pub(super) fn latency(&self) -> Option<Latency> {
-        Latency::of(&self.last.as_ref()?.events)
+        Latency::of(self.nodes.values().flat_map(Rates::events))
     }
 }
 
@@ -318,7 +384,7 @@ mod tests {
         rates.add(sample(2, &[], &[5, 2, 4]));
         assert!((rates.changes() - 3.0).abs() < 1e-9);
         assert_eq!(
-            rates.latency(),
+            Latency::of(rates.events()),
             Some(Latency {
                 p50: 4.5,
                 p99: 5.5,
@@ -332,10 +398,10 @@ mod tests {
     fn latency_without_snapshots_is_that_of_changes() {
         let mut rates = Rates::default();
         rates.add(sample_after("snapshot", 0, &[], &[900]));
-        assert_eq!(rates.latency(), None);
+        assert_eq!(Latency::of(rates.events()), None);
         rates.add(sample_after("snapshot", 2, &[], &[900, 2, 4]));
         assert_eq!(
-            rates.latency(),
+            Latency::of(rates.events()),
             Some(Latency {
                 p50: 4.5,
                 p99: 4.5,
@@ -343,5 +409,31 @@ mod tests {
                 count: 2
             })
         );
+    }
+
+    #[test]
+    fn nodes_are_sorted_as_one_and_silent_ones_have_no_rates() {
+        let mut load = Load::default();
+        assert!(!load.has_nodes());
+        let samples = |second, counts: &[(&str, u64)]| {
+            let of_node = |(node, count): &(&str, u64)| {
+                ((*node).to_owned(), sample(second, &[("web", *count)], &[]))
+            };
+            counts.iter().map(of_node).collect()
+        };
+        load.add(samples(0, &[("n1", 0), ("n2", 0)]));
+        load.add(samples(1, &[("n1", 10), ("n2", 30)]));
+        let nodes = |load: &Load, count| -> Vec<String> {
+            let usages = load.first(Order::Rate, "", count);
+            usages.into_iter().map(|usage| usage.node).collect()
+        };
+        assert_eq!(nodes(&load, 5), ["n2", "n1"]);
+        assert_eq!(nodes(&load, 1), ["n2"]);
+        assert!(load.has_nodes() && (load.total() - 40.0).abs() < 0.1);
+        load.add(samples(2, &[("n1", 10)]));
+        assert_eq!(nodes(&load, 5), ["n1"]);
+        // What came meanwhile is spread over the whole time.
+        load.add(samples(3, &[("n1", 10), ("n2", 50)]));
+        assert!((load.total() - 10.0).abs() < 0.1, "{}", load.total());
     }
 }

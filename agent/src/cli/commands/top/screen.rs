@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use super::{rates::Rates, view::View};
+use super::{rates::Load, view::View};
 use crate::cli::{
     commands::events::milliseconds,
     output::{
@@ -19,7 +19,7 @@ const MAX_BAR_WIDTH: usize = 30;
 
 /// As many services as fit into the rows and columns, and at most `services`. With keys, their line is the last one.
 pub(super) fn render(
-    rates: &Rates,
+    load: &Load,
     view: &View,
     services: usize,
     size: Option<(usize, usize)>,
@@ -34,10 +34,10 @@ pub(super) fn render(
     let _ = writeln!(
         text,
         "{} new connections/s   {} changed services/s",
-        TextStyle::Title.paint(rate(rates.total())),
-        TextStyle::Title.paint(rate(rates.changes())),
+        TextStyle::Title.paint(rate(load.total())),
+        TextStyle::Title.paint(rate(load.changes())),
     );
-    let _ = match rates.latency() {
+    let _ = match load.latency() {
         None => writeln!(text, "change to kernel: none yet"),
         Some(Latency {
             p50, p99, worst, ..
@@ -49,22 +49,30 @@ pub(super) fn render(
             milliseconds(worst)
         ),
     };
-    let busiest = rates.first(view.order, &view.name, services.min(fitting));
+    let busiest = load.first(view.order, &view.name, services.min(fitting));
     let most = busiest
         .iter()
         .map(|usage| usage.connections_per_second)
         .fold(0.0, f64::max);
     let is_empty = busiest.is_empty();
-    let mut table = Table::new(&["SERVICE", "NEW/S", "", "ATTEMPTS", "SERVED", "REFUSED"]);
+    let mut header = vec!["SERVICE", "NEW/S", "", "ATTEMPTS", "SERVED", "REFUSED"];
+    if load.has_nodes() {
+        header.insert(0, "NODE");
+    }
+    let mut table = Table::new(&header);
     for usage in busiest {
-        table.push(vec![
+        let mut row = vec![
             usage.service.to_string().into(),
             Cell::from(rate(usage.connections_per_second)),
             Cell::styled(bar(usage.connections_per_second, most), TextStyle::Good),
             usage.attempts.to_string().into(),
             usage.connections.to_string().into(),
             refused(&usage.refused_by).into(),
-        ]);
+        ];
+        if load.has_nodes() {
+            row.insert(0, usage.node.as_str().into());
+        }
+        table.push(row);
     }
     if is_empty {
         let none = if view.name.is_empty() {
@@ -125,7 +133,7 @@ mod tests {
 
     #[test]
     fn idle_services_print_that_nothing_happens() {
-        let text = render(&Rates::default(), &View::default(), 5, None, false);
+        let text = render(&Load::default(), &View::default(), 5, None, false);
         assert!(
             text.starts_with("0 new connections/s   0 changed services/s\n"),
             "{text}"

@@ -14,6 +14,7 @@ use crate::cli::{
     Terminal,
     source::{
         agent_argument::AgentArgument,
+        agents_argument::{Agents, AgentsArgument},
         decoded::objects_of_store,
         http_client,
         input::{self, print_findings},
@@ -31,7 +32,7 @@ const HINT: &str = "failed to query the agent; to read manifests instead, use -f
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TraceTarget {
     #[command(flatten)]
-    agent: AgentArgument,
+    agents: AgentsArgument,
 
     /// Ask these manifests and no agent: a file, a folder with all below it, or - for standard input
     #[arg(short = 'f', long = "filename", value_name = "PATH", num_args = 1.., conflicts_with = "store")]
@@ -48,24 +49,39 @@ pub(in crate::cli) struct TraceTarget {
     etcd: EtcdFlags,
 }
 
+/// The sources of the desired outcome.
+pub(in crate::cli) enum Sources {
+    /// No input was good.
+    None,
+    One(Source),
+    /// Agents of several nodes.
+    Several(Vec<AgentArgument>),
+}
+
 /// The source of the desired outcome.
-pub(in crate::cli) enum Source<'a> {
-    Agent(&'a AgentArgument),
+pub(in crate::cli) enum Source {
+    Agent(AgentArgument),
     /// A store or manifests, read once: standard input cannot be read again.
     Offline(Box<Processor>),
 }
 
 impl TraceTarget {
-    /// The source, and whether all of its input was good; no source if none of it was.
-    pub(in crate::cli) fn open(
-        &self,
-        terminal: &mut Terminal,
-    ) -> anyhow::Result<(Option<Source<'_>>, bool)> {
+    /// The sources, and whether all of their input was good.
+    pub(in crate::cli) fn open(&self, terminal: &mut Terminal) -> anyhow::Result<(Sources, bool)> {
         let has_input = !self.files.is_empty() || self.store.is_some();
-        self.settings.check(&self.agent, has_input)?;
+        self.settings.check(self.agents.is_given(), has_input)?;
         if !has_input {
-            return Ok((Some(Source::Agent(&self.agent)), true));
+            let sources = match self.agents.agents()? {
+                Agents::One(agent) => Sources::One(Source::Agent(agent)),
+                Agents::Several(agents) => Sources::Several(agents),
+            };
+            return Ok((sources, true));
         }
+        let (source, is_good) = self.offline(terminal)?;
+        Ok((source.map_or(Sources::None, Sources::One), is_good))
+    }
+
+    fn offline(&self, terminal: &mut Terminal) -> anyhow::Result<(Option<Source>, bool)> {
         if let Some(url) = &self.store {
             let config = self.settings.for_this_machine()?;
             let (objects, is_good) = objects_of_store(url, &self.etcd, &config, terminal)?;
@@ -83,7 +99,7 @@ impl TraceTarget {
     }
 }
 
-impl Source<'_> {
+impl Source {
     /// The stored services, also those that are not served.
     pub(in crate::cli) fn services(&self) -> anyhow::Result<Vec<ServiceView>> {
         match self {

@@ -38,7 +38,7 @@ pub(super) struct Comparison {
 }
 
 /// Compares until both agree, or for about a second.
-pub(super) fn compare(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> {
+pub(super) fn compare(source: &Source, flow: &Flow) -> anyhow::Result<Comparison> {
     let mut tries = 1;
     loop {
         let comparison = compare_once(source, flow)?;
@@ -50,7 +50,7 @@ pub(super) fn compare(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Compar
     }
 }
 
-fn compare_once(source: &Source<'_>, flow: &Flow) -> anyhow::Result<Comparison> {
+fn compare_once(source: &Source, flow: &Flow) -> anyhow::Result<Comparison> {
     let desired = source.trace(flow)?;
     let mut inspector = Inspector::open().context("failed to read the state of the kernel")?;
     let kernel = inspector

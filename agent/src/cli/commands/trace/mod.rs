@@ -9,14 +9,16 @@ use std::io::Write;
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use contiv_model::Flow;
+use contiv_model::{Flow, FlowEnd, VerdictKind};
+use contiv_node::Explanation;
 use serde_json::Value;
 
 use self::{
-    desired::TraceTarget,
-    ends::{Destination, Source, Target},
+    desired::{Sources, TraceTarget},
+    ends::{Destination, ServiceTarget, Source, Target},
     resolve::{Unresolved, resolve},
 };
+use super::agent_lists::{NodeAnswers, ask_nodes, by_node, nodes_json};
 use crate::cli::{Outcome, Terminal, UsageError, output::format::TextOutput, selection::complete};
 
 /// Explain where a packet goes on a node: service, backends, masquerade, reject or drop
@@ -53,14 +55,27 @@ impl Trace {
             Target::Address(destination) => Ok(self.flow(*destination)?),
             Target::Service(target) => Err(target),
         };
-        let (source, is_good) = self.target.open(terminal)?;
-        let Some(source) = source else {
-            return Ok(Outcome::PartialFailure);
+        let (sources, is_good) = self.target.open(terminal)?;
+        let source = match sources {
+            Sources::None => return Ok(Outcome::PartialFailure),
+            Sources::One(source) => source,
+            Sources::Several(_) if self.kernel => {
+                let problem = "--kernel asks the kernel of this machine: name only its agent";
+                return Err(UsageError(problem.to_owned()).into());
+            }
+            Sources::Several(agents) => {
+                let asked = ask_nodes(&agents, |agent| {
+                    let source = desired::Source::Agent(agent.clone());
+                    let flow = match &flow {
+                        Ok(flow) => flow.clone(),
+                        Err(target) => self.resolved(target, &source)?,
+                    };
+                    source.trace(&flow)
+                });
+                return self.print_nodes(&asked, terminal);
+            }
         };
-        let flow = flow.or_else(|target| {
-            let destination = resolve(target, self.from.address, &source);
-            anyhow::Ok(self.flow(destination.map_err(Unresolved::into_error)?)?)
-        })?;
+        let flow = flow.or_else(|target| self.resolved(target, &source))?;
         let (text, json, agrees): (_, Value, _) = if self.kernel {
             let comparison = kernel::compare(&source, &flow)?;
             (
@@ -79,6 +94,36 @@ impl Trace {
         Ok(Outcome::success_if(is_good && agrees))
     }
 
+    /// The connection to a named service.
+    fn resolved(&self, target: &ServiceTarget, source: &desired::Source) -> anyhow::Result<Flow> {
+        let destination = resolve(target, self.from.address, source);
+        let destination = destination.map_err(Unresolved::into_error)?;
+        Ok(self.flow(destination)?)
+    }
+
+    /// First where it is served and where not, then what each node says.
+    fn print_nodes(
+        &self,
+        asked: &NodeAnswers<Explanation>,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<Outcome> {
+        terminal.err.write_all(asked.err.as_bytes())?;
+        match &self.output {
+            TextOutput::Text => {
+                let end = |(_, explanation): &(String, Explanation)| {
+                    verdict(FlowEnd::of(&explanation.trace).verdict).to_owned()
+                };
+                let text = |explanation: &Explanation| explanation.to_string();
+                write!(terminal.out, "{}", by_node(&asked.answers, end, text))?;
+            }
+            TextOutput::Data(format) => {
+                let value = nodes_json(&asked.answers)?;
+                write!(terminal.out, "{}", format.print(value, false)?)?;
+            }
+        }
+        Ok(Outcome::success_if(asked.is_good))
+    }
+
     fn flow(&self, Destination { address, protocol }: Destination) -> Result<Flow, UsageError> {
         let flow = Flow::new(self.from.address, address, protocol)
             .map_err(|error| UsageError(error.to_string()))?;
@@ -86,5 +131,15 @@ impl Trace {
             Some(interface) => flow.by_interface(interface.clone()),
             None => flow,
         })
+    }
+}
+
+const fn verdict(verdict: VerdictKind) -> &'static str {
+    match verdict {
+        VerdictKind::Served => "served",
+        VerdictKind::Rejected => "rejected",
+        VerdictKind::Dropped => "dropped",
+        VerdictKind::Routed => "routed",
+        VerdictKind::NoService => "no service",
     }
 }

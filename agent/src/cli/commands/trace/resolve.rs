@@ -50,7 +50,7 @@ impl Unresolved {
 pub(in crate::cli) fn resolve(
     target: &ServiceTarget,
     from: IpAddr,
-    source: &Source<'_>,
+    source: &Source,
 ) -> Result<Destination, Unresolved> {
     let name = format!(
         "{}/{}",
@@ -86,7 +86,7 @@ pub(in crate::cli) fn resolve(
 }
 
 /// Why a service is not served.
-fn unserved(name: &str, source: &Source<'_>) -> anyhow::Result<Unresolved> {
+fn unserved(name: &str, source: &Source) -> anyhow::Result<Unresolved> {
     let services = source.services()?;
     let stored = services
         .iter()

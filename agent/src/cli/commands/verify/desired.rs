@@ -84,7 +84,7 @@ impl VerifyTarget {
             return Err(UsageError(error.to_owned()).into());
         }
         let has_input = !self.files.is_empty() || self.store.is_some();
-        self.settings.check(&self.agent, has_input)?;
+        self.settings.check(self.agent.is_given(), has_input)?;
         if !has_input {
             return Ok((Some(Source::Agent(&self.agent)), true));
         }
@@ -112,7 +112,7 @@ impl VerifyTarget {
         if !matches!(self.store, Some(VerifiedStore::OfAgent)) {
             return Ok(None);
         }
-        self.settings.check(&self.agent, false)?;
+        self.settings.check(self.agent.is_given(), false)?;
         let config = Source::Agent(&self.agent).config()?;
         let access = self.etcd.over(&config.store, config.etcd_access());
         Ok(Some(StoreComparison {

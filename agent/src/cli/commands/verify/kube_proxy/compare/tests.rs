@@ -1,6 +1,8 @@
 use std::{slice::from_ref, sync::Arc};
 
-use contiv_model::{Backend, Balance, ContivService, InterfaceName, ServicePort, TrafficPolicy};
+use contiv_model::{
+    Backend, Balance, ContivService, InterfaceName, Protocol, ServicePort, TrafficPolicy,
+};
 use contiv_renderer::packet_path::{ProxyCluster, ProxyFrontend};
 
 use super::{compare as compare_places, *};
