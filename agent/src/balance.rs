@@ -4,6 +4,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use contiv_model::ServiceId;
 use contiv_node::{
     balance::{BackendShare, shares},
     flows::FrontendIndex,
@@ -12,7 +13,7 @@ use contiv_renderer::nftables::{BalanceCounts, BalanceTable};
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::{
-    sync::{Mutex, mpsc, oneshot},
+    sync::{Mutex, Semaphore, mpsc, oneshot},
     task::spawn_blocking,
     time::timeout,
 };
@@ -38,9 +39,18 @@ pub(crate) struct Balance {
 }
 
 type Counted = Result<(Timestamp, BalanceCounts), String>;
-type Question = oneshot::Sender<Counted>;
+
+/// A question for the counts.
+struct Question {
+    /// Begin to count anew.
+    restarts: bool,
+    answer: oneshot::Sender<Counted>,
+}
+
 /// Reads the counters. It may block.
 type ReadFn = Box<dyn FnMut() -> Result<BalanceCounts, String> + Send>;
+/// Begins to count. It may block.
+type BeginFn = fn() -> Result<ReadFn, String>;
 
 /// Counts for those that ask. Clones share the counting.
 #[derive(Clone)]
@@ -48,6 +58,8 @@ pub(crate) struct BalanceCounter {
     requests: mpsc::Sender<Request>,
     /// Where the counting task receives questions, while it runs.
     task: Arc<Mutex<Option<mpsc::Sender<Question>>>>,
+    /// The shares are made for one caller at a time.
+    permit: Arc<Semaphore>,
 }
 
 impl fmt::Debug for BalanceCounter {
@@ -62,25 +74,39 @@ impl BalanceCounter {
         Self {
             requests,
             task: Arc::default(),
+            permit: Arc::new(Semaphore::new(1)),
         }
     }
 
-    /// The shares since counting began, which this begins unless somebody asked within the last minute.
+    /// The shares of services that are wanted since counting began, which this begins unless somebody asked within the last minute, or if
+    /// it `restarts`.
     ///
     /// # Errors
     /// When the node has no services yet, or the kernel cannot count; as text.
-    pub(crate) async fn read(&self) -> Result<Balance, String> {
-        let snapshot = snapshot(&self.requests).await?;
+    pub(crate) async fn read(
+        &self,
+        restarts: bool,
+        is_wanted: impl Fn(&ServiceId) -> bool + Send + 'static,
+    ) -> Result<Balance, String> {
+        let _permit = self
+            .permit
+            .acquire()
+            .await
+            .map_err(|error| error.to_string())?;
         for _ in 0..MAX_STARTS {
-            let (question, answer) = oneshot::channel();
-            self.enter(question).await?;
+            let (answer, counted) = oneshot::channel();
+            self.enter(Question { restarts, answer }).await?;
             // Counting may have ended just now.
-            let Ok(answer) = answer.await else {
+            let Ok(counted) = counted.await else {
                 continue;
             };
-            let ((since, counts), at) = (answer?, Timestamp::now());
+            let ((since, counts), at) = (counted?, Timestamp::now());
             let is_full = counts.is_full;
-            let share = move || shares(&counts.new_connections, &FrontendIndex::new(snapshot));
+            let snapshot = snapshot(&self.requests).await?;
+            let share = move || {
+                let index = FrontendIndex::new(snapshot);
+                shares(&counts.new_connections, &index, is_wanted)
+            };
             let backends = spawn_blocking(share)
                 .await
                 .map_err(|error| error.to_string())?;
@@ -102,11 +128,9 @@ impl BalanceCounter {
             None => Some(question),
         };
         if let Some(question) = rejected {
-            let read = spawn_blocking(begin)
-                .await
-                .map_err(|error| error.to_string())??;
+            let read = in_thread(begin).await?;
             let (questions, receiver) = mpsc::channel(1);
-            tokio::spawn(count(read, Timestamp::now(), receiver));
+            tokio::spawn(count(begin, read, Timestamp::now(), receiver));
             let _ = questions.send(question).await;
             *task = Some(questions);
         }
@@ -114,22 +138,41 @@ impl BalanceCounter {
     }
 }
 
+async fn in_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    spawn_blocking(work)
+        .await
+        .map_err(|error| error.to_string())?
+}
+
 /// Answers questions until there are none for a while, or the counters are gone. With `read` the counting ends.
-async fn count(mut read: ReadFn, since: Timestamp, mut questions: mpsc::Receiver<Question>) {
-    while let Ok(Some(question)) = timeout(LEASE, questions.recv()).await {
-        let reading = spawn_blocking(move || {
-            let counts = read();
-            (read, counts)
-        });
-        let Ok((back, counts)) = reading.await else {
-            return;
+async fn count(
+    begin: BeginFn,
+    mut read: ReadFn,
+    mut since: Timestamp,
+    mut questions: mpsc::Receiver<Question>,
+) {
+    while let Ok(Some(Question { restarts, answer })) = timeout(LEASE, questions.recv()).await {
+        let work = move || {
+            let mut read = if restarts { begin()? } else { read };
+            let counts = read()?;
+            Ok((read, counts))
         };
-        read = back;
-        let is_gone = counts.is_err();
+        let counts = in_thread(work).await;
+        if restarts {
+            since = Timestamp::now();
+        }
         // Whoever asked may be gone.
-        let _ = question.send(counts.map(|counts| (since, counts)));
-        if is_gone {
-            return;
+        match counts {
+            Ok((back, counts)) => {
+                read = back;
+                let _ = answer.send(Ok((since, counts)));
+            }
+            Err(error) => {
+                let _ = answer.send(Err(error));
+                return;
+            }
         }
     }
 }
@@ -150,17 +193,22 @@ mod tests {
     fn counting(sender: mpsc::Sender<()>) -> mpsc::Sender<Question> {
         let (questions, receiver) = mpsc::channel(1);
         let read = move || match sender.try_send(()) {
-            Ok(()) => Ok(BalanceCounts::default()),
+            Ok(()) => Ok(BalanceCounts {
+                is_full: true,
+                ..BalanceCounts::default()
+            }),
             Err(_) => Err("the table is gone".to_owned()),
         };
-        tokio::spawn(count(Box::new(read), Timestamp::UNIX_EPOCH, receiver));
+        let anew: BeginFn = || Ok(Box::new(|| Ok(BalanceCounts::default())));
+        let since = Timestamp::UNIX_EPOCH;
+        tokio::spawn(count(anew, Box::new(read), since, receiver));
         questions
     }
 
-    async fn ask(questions: &mpsc::Sender<Question>) -> Option<Counted> {
-        let (question, answer) = oneshot::channel();
-        questions.send(question).await.ok()?;
-        answer.await.ok()
+    async fn ask(questions: &mpsc::Sender<Question>, restarts: bool) -> Option<Counted> {
+        let (answer, counted) = oneshot::channel();
+        questions.send(Question { restarts, answer }).await.ok()?;
+        counted.await.ok()
     }
 
     #[tokio::test(start_paused = true)]
@@ -168,11 +216,12 @@ mod tests {
         let (sender, mut readings) = mpsc::channel(8);
         let questions = counting(sender);
         for _ in 0..3 {
-            assert!(ask(&questions).await.is_some_and(|counted| counted.is_ok()));
+            let counted = ask(&questions, false).await;
+            assert!(counted.is_some_and(|counted| counted.is_ok()));
             tokio::time::sleep(Duration::from_secs(59)).await;
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(ask(&questions).await.is_none());
+        assert!(ask(&questions, false).await.is_none());
         for _ in 0..3 {
             assert_eq!(readings.recv().await, Some(()));
         }
@@ -180,12 +229,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn counting_begins_anew_for_those_that_want_it() {
+        let (sender, mut readings) = mpsc::channel(8);
+        let questions = counting(sender);
+        for (restarts, expected) in [(false, true), (true, false), (false, false)] {
+            let (since, counts) = ask(&questions, restarts).await.unwrap().unwrap();
+            assert_eq!(counts.is_full, expected, "whose counts these are");
+            assert_eq!(since == Timestamp::UNIX_EPOCH, expected);
+        }
+        assert_eq!(readings.recv().await, Some(()));
+        assert_eq!(readings.recv().await, None, "the former counters are gone");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn lost_counters_are_told_once_and_counting_ends() {
         let (sender, readings) = mpsc::channel(1);
         drop(readings);
         let questions = counting(sender);
-        let told = ask(&questions).await.map(|counted| counted.unwrap_err());
+        let told = ask(&questions, false)
+            .await
+            .map(|counted| counted.unwrap_err());
         assert_eq!(told.as_deref(), Some("the table is gone"));
-        assert!(ask(&questions).await.is_none());
+        assert!(ask(&questions, false).await.is_none());
     }
 }

@@ -41,46 +41,34 @@ struct Counted {
     total: u64,
 }
 
-/// The shares of all backends of those ports that had new connections, in the order of services, ports and backends. Connections that
-/// no service has now count nowhere. Through an external frontend with policy Local, those to backends of other nodes came from inside
-/// the cluster, and count nowhere either: the kernel does not tell them from others.
-pub fn shares(counted: &[NewConnections], index: &FrontendIndex) -> Vec<BackendShare> {
-    let mut groups: BTreeMap<Group, Counted> = BTreeMap::new();
+/// The shares of all backends of those ports that had new connections, of services that are wanted, in the order of services, ports and
+/// backends. Connections that no service has now count nowhere. Through an external frontend with policy Local, those to backends of
+/// other nodes came from inside the cluster, and count nowhere either: the kernel does not tell them from others.
+pub fn shares(
+    counted: &[NewConnections],
+    index: &FrontendIndex,
+    is_wanted: impl Fn(&ServiceId) -> bool,
+) -> Vec<BackendShare> {
+    let mut by_frontend: BTreeMap<(Protocol, SocketAddr), Vec<&NewConnections>> = BTreeMap::new();
     for one in counted {
-        let Some((frontend, service)) = index.find(one.protocol, one.destination) else {
+        let frontend = (one.protocol, one.destination);
+        by_frontend.entry(frontend).or_default().push(one);
+    }
+    let mut groups: BTreeMap<Group, Counted> = BTreeMap::new();
+    for ((protocol, destination), counted) in by_frontend {
+        let Some((frontend, service)) = index.find(protocol, destination) else {
             continue;
         };
-        let Some(port) = port_of(service, frontend) else {
-            continue;
-        };
-        let is_ipv4 = one.backend.is_ipv4();
-        let is_local = policy(service, frontend) == TrafficPolicy::Local;
-        let mut chosen = if is_local {
-            port.local_backends()
-        } else {
-            port.cluster_backends()
-        };
-        chosen.retain(|backend| backend.address.is_ipv4() == is_ipv4);
-        let is_among = |backend: &&Backend| backend.endpoint() == one.backend;
-        if is_local && !chosen.iter().any(is_among) {
-            continue;
-        }
-        let group = (service.id.clone(), port.port, port.protocol, is_ipv4);
-        let group = groups.entry(group).or_insert_with(|| {
-            let alike = port.backends.iter().map(Backend::endpoint);
-            let alike = alike.filter(|backend| backend.is_ipv4() == is_ipv4);
-            Counted {
-                by_backend: alike.map(|backend| (backend, 0)).collect(),
-                ..Counted::default()
-            }
-        });
-        group.total += one.count;
-        // A backend that is gone has a line too: its connections are a part of the whole.
-        *group.by_backend.entry(one.backend).or_default() += one.count;
-        let weights: u64 = chosen.iter().map(|backend| u64::from(backend.weight)).sum();
-        for backend in chosen {
-            let share = ratio(u64::from(backend.weight), weights);
-            *group.expected.entry(backend.endpoint()).or_default() += share * as_f64(one.count);
+        if let Some(port) = port_of(service, frontend)
+            && is_wanted(&service.id)
+        {
+            let is_ipv4 = destination.is_ipv4();
+            let group = (service.id.clone(), port.port, port.protocol, is_ipv4);
+            let group = groups
+                .entry(group)
+                .or_insert_with(|| Counted::of(port, is_ipv4));
+            let is_local = policy(service, frontend) == TrafficPolicy::Local;
+            group.add(port, is_ipv4, is_local, &counted);
         }
     }
     let shares_of = |((service, port, protocol, _), counted): (Group, Counted)| {
@@ -103,6 +91,51 @@ pub fn shares(counted: &[NewConnections], index: &FrontendIndex) -> Vec<BackendS
             .collect::<Vec<_>>()
     };
     groups.into_iter().flat_map(shares_of).collect()
+}
+
+impl Counted {
+    /// No connections of any backend.
+    fn of(port: &ServicePort, is_ipv4: bool) -> Self {
+        let alike = port.backends.iter().map(Backend::endpoint);
+        let alike = alike.filter(|backend| backend.is_ipv4() == is_ipv4);
+        Self {
+            by_backend: alike.map(|backend| (backend, 0)).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the connections of a frontend. A backend that is gone has its part too: its connections are a part of the whole.
+    fn add(
+        &mut self,
+        port: &ServicePort,
+        is_ipv4: bool,
+        is_local: bool,
+        counted: &[&NewConnections],
+    ) {
+        let mut chosen = if is_local {
+            port.local_backends()
+        } else {
+            port.cluster_backends()
+        };
+        chosen.retain(|backend| backend.address.is_ipv4() == is_ipv4);
+        let others: BTreeSet<SocketAddr> = port
+            .backends
+            .iter()
+            .filter(|backend| is_local && !backend.local)
+            .map(Backend::endpoint)
+            .collect();
+        let mut total = 0;
+        for one in counted.iter().filter(|one| !others.contains(&one.backend)) {
+            *self.by_backend.entry(one.backend).or_default() += one.count;
+            total += one.count;
+        }
+        self.total += total;
+        let weights: u64 = chosen.iter().map(|backend| u64::from(backend.weight)).sum();
+        for backend in chosen {
+            let share = ratio(u64::from(backend.weight), weights);
+            *self.expected.entry(backend.endpoint()).or_default() += share * as_f64(total);
+        }
+    }
 }
 
 fn port_of(service: &ContivService, frontend: Frontend) -> Option<&ServicePort> {
@@ -198,7 +231,7 @@ mod tests {
     /// Backend, new connections, and both shares in percent.
     fn shown(counted: &[NewConnections]) -> Vec<(String, u64, f64, f64)> {
         let percent = |share: f64| (share * 100.0).round();
-        shares(counted, &index())
+        shares(counted, &index(), |_| true)
             .into_iter()
             .map(|of| {
                 let (actual, wanted) = (percent(of.actual), percent(of.wanted));
@@ -255,5 +288,6 @@ mod tests {
         ];
         assert_eq!(shown(&counted), expected);
         assert!(shown(&[]).is_empty());
+        assert!(shares(&counted, &index(), |_| false).is_empty());
     }
 }

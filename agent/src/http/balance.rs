@@ -5,6 +5,7 @@ use axum::{
     extract::{Query as Arguments, State, rejection::QueryRejection},
     http::HeaderMap,
 };
+use contiv_model::ServiceId;
 use serde::Deserialize;
 
 use super::{Api, error::ApiError, protection::refuse_foreign_site};
@@ -15,6 +16,9 @@ use crate::balance::Balance;
 pub(super) struct BalanceArguments {
     namespace: Option<String>,
     service: Option<String>,
+    /// Count anew from now on.
+    #[serde(default)]
+    restart: bool,
 }
 
 /// `GET /balance`: begins to count, or goes on.
@@ -27,11 +31,13 @@ pub(super) async fn balance(
     refuse_foreign_site(&headers)?;
     let Arguments(arguments) =
         arguments.map_err(|rejection| ApiError::BadRequest(rejection.body_text()))?;
-    let mut balance = api.balance.read().await.map_err(ApiError::NoCounters)?;
+    let BalanceArguments {
+        namespace,
+        service,
+        restart,
+    } = arguments;
     let is = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|it| it == name);
-    balance.backends.retain(|share| {
-        is(&arguments.namespace, &share.service.namespace)
-            && is(&arguments.service, &share.service.name)
-    });
-    Ok(Json(balance))
+    let is_wanted = move |id: &ServiceId| is(&namespace, &id.namespace) && is(&service, &id.name);
+    let balance = api.balance.read(restart, is_wanted).await;
+    balance.map(Json).map_err(ApiError::NoCounters)
 }

@@ -37,7 +37,7 @@ pub const ENDPOINTS: [(&str, &str, &str); 38] = [
     (
         "GET",
         "/balance",
-        "new connections by backend beside the wanted share, counted from the first request on: ?namespace=, ?service=",
+        "new connections by backend beside the wanted share, counted from the first request on, or anew with ?restart=true: ?namespace=, ?service=",
     ),
     (
         "GET",

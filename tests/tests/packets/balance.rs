@@ -1,6 +1,6 @@
 //! `contiv backends --balance`: new connections by backend as the kernel counts them, compared with what the backends answered.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, thread, time::Duration};
 
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
@@ -8,48 +8,37 @@ use contiv_tests::{
         Frontend::{ClusterIp, NodePort},
         Manifests, Service, State, TARGET_PORT,
     },
-    lab::{Family, Lab, LabError, Protocol, Responder, Result, isolated, wait_until},
+    lab::{Family, Lab, Namespace, Protocol, Responder, Result, isolated, wait_until},
 };
-use serde_json::Value;
 
 const CONNECTIONS: usize = 60;
 
-/// Runs `contiv backends --balance` on the node, for whoever counts already or from now on.
-fn backends(lab: &Lab, arguments: &[&str]) -> Result<String> {
-    let program = binary()?.display().to_string();
-    let command = [&[&*program, "backends", "--balance=1ms"], arguments].concat();
-    lab.node.exec(&command)
-}
-
-/// The new connections of each backend, and its wanted share, of one service, protocol and family.
+/// The new connections of each backend since counting began, and its wanted share, of one service, protocol and family.
 fn counted(
-    lab: &Lab,
+    agent: &Agent<'_>,
     service: &str,
     protocol: Protocol,
     family: Family,
 ) -> Result<BTreeMap<String, (u64, f64)>> {
-    let text = backends(lab, &[service, "-o", "json"])?;
-    let listed: Vec<Value> = serde_json::from_str(&text)
-        .map_err(|error| LabError::Unexpected(format!("{error}: {text}")))?;
+    let path = format!("/balance?namespace=default&service={service}");
+    let balance = agent.http("GET", &path)?.json()?;
+    let shares = balance["backends"].as_array();
     let name = if protocol == Protocol::Tcp {
         "TCP"
     } else {
         "UDP"
     };
-    let of_backend = |value: &Value| {
-        let address = value["address"].as_str()?;
-        let is_ipv4 = !address.contains(':');
-        let balance = &value["balance"];
-        let is_it = value["protocol"] == name && is_ipv4 == (family == Family::V4);
-        is_it.then(|| {
-            let count = balance["new_connections"].as_u64().unwrap_or_default();
-            (
-                address.to_owned(),
-                (count, balance["wanted"].as_f64().unwrap_or_default()),
-            )
-        })
+    let of_backend = |share: &serde_json::Value| {
+        let backend: std::net::SocketAddr = share["backend"].as_str()?.parse().ok()?;
+        let is_it = share["protocol"] == name && backend.is_ipv4() == (family == Family::V4);
+        let count = share["new_connections"].as_u64()?;
+        is_it.then_some((backend.ip().to_string(), (count, share["wanted"].as_f64()?)))
     };
-    Ok(listed.iter().filter_map(of_backend).collect())
+    Ok(shares
+        .into_iter()
+        .flatten()
+        .filter_map(of_backend)
+        .collect())
 }
 
 fn table(lab: &Lab) -> Result<String> {
@@ -81,8 +70,8 @@ fn new_connections_are_counted_by_backend_from_the_first_look_on() -> Result<()>
             }
             assert!(table(lab).is_err(), "nobody has looked");
             for family in Family::BOTH {
-                let counts = counted(lab, "web", Protocol::Tcp, family)?;
-                assert!(counts.values().all(|(count, _)| *count == 0), "{counts:?}");
+                let counts = counted(&agent, "web", Protocol::Tcp, family)?;
+                assert!(counts.is_empty(), "{counts:?}");
             }
 
             for family in Family::BOTH {
@@ -95,7 +84,7 @@ fn new_connections_are_counted_by_backend_from_the_first_look_on() -> Result<()>
                             *answered.entry(by).or_default() += count;
                         }
                     }
-                    let counts = counted(lab, "web", protocol, family)?;
+                    let counts = counted(&agent, "web", protocol, family)?;
                     for (pod, wanted) in [(&lab.pod1, 0.75), (&lab.pod3, 0.25)] {
                         let address = pod.host.address(family).to_string();
                         let of_pod = answered.get(pod.host.name).copied().unwrap_or_default();
@@ -107,15 +96,10 @@ fn new_connections_are_counted_by_backend_from_the_first_look_on() -> Result<()>
                     }
                     let address = host.address(lab, ClusterIp, family);
                     lab.pod2.distribution(protocol, address, 7)?;
-                    let counts = counted(lab, "host", protocol, family)?;
+                    let counts = counted(&agent, "host", protocol, family)?;
                     let of_node = counts.get(&lab.node.host.address(family).to_string());
                     assert_eq!(of_node, Some(&(7, 1.0)), "{counts:?}");
                 }
-            }
-
-            let shown = backends(lab, &["web"])?;
-            for text in ["WANTED", "ACTUAL", "NEW", "75.0%", "25.0%"] {
-                assert!(shown.contains(text), "no {text} in:\n{shown}");
             }
             nft_lists_and_loads_it(lab)?;
             drop(agent);
@@ -142,4 +126,64 @@ fn nft_lists_and_loads_it(lab: &Lab) -> Result<()> {
     lab.pod1
         .exec_with_input(&["nft", "-f", "-"], &loaded)
         .map(drop)
+}
+
+#[test]
+fn command_counts_anew_and_tells_of_backends_that_are_gone() -> Result<()> {
+    isolated(
+        "balance::command_counts_anew_and_tells_of_backends_that_are_gone",
+        |lab| {
+            let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
+            let state = Manifests::new(lab)?;
+            let of = |backends| Service::new("web", 80, backends);
+            let web = of(&[lab.pod3.host]);
+            state.put(&web)?;
+            let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
+            let address = web.address(lab, ClusterIp, Family::V4);
+            let connect = |count| lab.pod1.distribution(Protocol::Tcp, address, count);
+            // These were counted for somebody else.
+            agent.http("GET", "/balance")?;
+            connect(9)?;
+            let program = binary()?.display().to_string();
+            let command = [&*program, "backends", "web", "--balance=5s"];
+            let shown = thread::scope(|scope| {
+                let shown = scope.spawn(|| lab.node.exec(&command));
+                let begins_anew = || {
+                    counted(&agent, "web", Protocol::Tcp, Family::V4).is_ok_and(|it| it.is_empty())
+                };
+                wait_until("counting begins anew", Duration::from_secs(5), begins_anew)?;
+                connect(3)?;
+                state.put(&of(&[lab.pod4.host]))?;
+                let replaced = || {
+                    let answered = connect(1);
+                    answered.is_ok_and(|by| by.contains_key(lab.pod4.host.name))
+                };
+                wait_until("another backend serves", Duration::from_secs(5), replaced)?;
+                shown
+                    .join()
+                    .unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+            })?;
+            let lines: Vec<Vec<&str>> = shown
+                .lines()
+                .filter(|line| line.contains("80/TCP") && !line.contains('['))
+                .map(|line| line.split_whitespace().collect())
+                .collect();
+            let state_and_count = |pod: &Namespace| {
+                let backend = pod.host.socket(Family::V4, TARGET_PORT).to_string();
+                let line = lines.iter().find(|line| line.contains(&&*backend))?;
+                let count: u64 = line.last()?.parse().ok()?;
+                let state = ["ready", "gone"].into_iter().find(|it| line.contains(it))?;
+                Some((state, count))
+            };
+            let (of_gone, of_new) = (state_and_count(&lab.pod3), state_and_count(&lab.pod4));
+            assert!(
+                matches!(of_gone, Some(("gone", 3..))) && matches!(of_new, Some(("ready", 1..))),
+                "{shown}"
+            );
+            for text in ["WANTED", "ACTUAL", "100.0%"] {
+                assert!(shown.contains(text), "no {text} in:\n{shown}");
+            }
+            Ok(())
+        },
+    )
 }

@@ -1,6 +1,6 @@
 //! `contiv backends`
 
-use std::{net::SocketAddr, time::Duration};
+use std::{io::Write, net::SocketAddr, time::Duration};
 
 use clap::Args;
 use contiv_model::BackendState;
@@ -15,7 +15,7 @@ use crate::cli::{
         table::Cell,
     },
     source::{
-        balance::{BalanceView, ShareView},
+        balance::{self, BalanceView, ShareView},
         views::{BackendView, PortView, ServiceView},
     },
 };
@@ -31,23 +31,46 @@ pub(crate) struct Backends {
     #[command(flatten)]
     query: ServiceQuery,
 
-    /// Count new connections for at least so long, 10s if not said: their WANTED share by weights, and the ACTUAL one
+    /// Count new connections for so long, as in --balance=1m, and print the share of each backend
     ///
-    /// New connections pay for the counting a little, until a minute after the last look. NEW are those since it began. Session
+    /// 10s if no time is said, at most an hour. WANTED is the share by the weights of today's backends, ACTUAL that of the connections that
+    /// were counted, NEW; `gone` is a backend that was removed meanwhile. While it is counted new connections pay a little for it. Session
     /// affinity and choice by client spread clients, and not connections.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, num_args = 0..=1, require_equals = true, default_missing_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = counted_time, num_args = 0..=1, require_equals = true, default_missing_value = "10s")]
     balance: Option<Duration>,
+}
+
+/// What was counted is forgotten after an hour.
+const LONGEST_COUNT: Duration = Duration::from_secs(3600);
+
+fn counted_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time > LONGEST_COUNT {
+        Err("at most 1h".to_owned())
+    } else {
+        Ok(time)
+    }
 }
 
 impl Backends {
     pub(crate) fn run(self, terminal: &mut Terminal) -> anyhow::Result<Outcome> {
+        if let Some(time) = self.balance {
+            if self.query.output.is_table() {
+                let text = humantime::format_duration(time);
+                writeln!(terminal.err, "counting new connections for {text}")?;
+            }
+            balance::count_for(&self.query.agents()?, time);
+        }
         self.query.run(
             terminal,
             false,
             |_| false,
             |agent, services| {
-                let balance = self.balance.map(|time| BalanceView::of(agent, time));
-                Ok(self.list(&services, balance.transpose()?.as_ref()))
+                let Some(time) = self.balance else {
+                    return Ok((self.list(&services, None), String::new()));
+                };
+                let balance = BalanceView::of(agent)?;
+                Ok((self.list(&services, Some(&balance)), balance.notes(time)))
             },
         )
     }
@@ -56,12 +79,16 @@ impl Backends {
         let shows_namespace = self.query.scope.shows_namespace();
         // For programs, and as names, only existing backends are printed.
         let shows_missing = matches!(self.query.output, Output::Table | Output::Wide);
-        let mut header = vec!["SERVICE", "PORT", "BACKEND", "STATE", "LOCAL", "WEIGHT"];
-        if shows_namespace {
-            header.insert(0, "NAMESPACE");
-        }
+        let mut header = vec!["SERVICE", "PORT", "BACKEND", "STATE"];
+        let mut wide = vec!["LOCAL", "WEIGHT"];
         if balance.is_some() {
             header.extend(["WANTED", "ACTUAL", "NEW"]);
+        } else {
+            header.append(&mut wide);
+        }
+        wide.extend(["IN-TOPOLOGY", "HOST-NETWORK"]);
+        if shows_namespace {
+            header.insert(0, "NAMESPACE");
         }
         let mut found = Vec::new();
         for (service, value) in services {
@@ -78,13 +105,14 @@ impl Backends {
             }
         }
         Listing {
-            header: (header, vec!["IN-TOPOLOGY", "HOST-NETWORK"]),
+            header: (header, wide),
             items: found,
         }
     }
 }
 
-/// A line for each backend of a port, or one line for a port without backends; with its share if that is asked for.
+/// A line for each backend of a port, or one line for a port without backends; with its share if that is asked for, and then also a line
+/// for each backend that is gone.
 pub(super) fn lines(
     service: &ServiceView,
     port: &PortView,
@@ -95,66 +123,78 @@ pub(super) fn lines(
         "" => format!("{}/{}", port.port, port.protocol),
         name => format!("{}/{} ({name})", port.port, port.protocol),
     };
+    let mut shares = balance.map(|balance| balance.of_port(service, port));
     let first_cells = || vec![Cell::from(&*service.id.name), Cell::from(title.clone())];
-    if port.backends.is_empty() {
-        let mut cells = first_cells();
-        cells.extend([
-            Cell::styled("<none>", TextStyle::Bad),
-            "".into(),
-            "".into(),
-            "".into(),
-        ]);
-        cells.extend(
-            balance
-                .iter()
-                .flat_map(|_| [Cell::from(""), "".into(), "".into()]),
-        );
-        return vec![Item {
-            name: String::new(),
-            value: Value::Null,
-            cells: (cells, vec!["".into(), "".into()]),
-        }];
-    }
-    let item = |(position, backend): (usize, &BackendView)| {
-        let mut value = value["backends"][position].clone();
+    // The wide cells are those of the backend; without shares the first two of them are always shown.
+    let cells = |mut cells: Vec<Cell>, share: Option<Option<&ShareView>>, mut wide: Vec<Cell>| {
+        match share {
+            Some(share) => cells.extend(share_cells(share)),
+            None => cells.extend(wide.drain(..2)),
+        }
+        (cells, wide)
+    };
+    let of_service = |mut value: Value, share: Option<Option<&ShareView>>| {
         value["service"] = json!(service.id);
         value["service_port"] = json!(port.port);
         value["protocol"] = json!(port.protocol);
-        let mut cells = first_cells();
-        cells.extend(row(service, backend));
-        if let Some(balance) = balance {
-            let share = balance.share(service, port, backend);
-            cells.extend(share_cells(share));
+        if let Some(share) = share {
             value["balance"] = json!(share);
         }
+        value
+    };
+    let mut items = Vec::new();
+    for (position, backend) in port.backends.iter().enumerate() {
+        let address = SocketAddr::new(backend.address, backend.port);
+        let share = shares.as_mut().map(|shares| shares.remove(&address));
+        let mut shown = first_cells();
+        shown.extend([address.to_string().into(), state(service, backend)]);
         let wide = vec![
+            yes_or_no(backend.local),
+            backend.weight.to_string().into(),
             yes_or_no(backend.in_topology),
             yes_or_no(backend.host_network),
         ];
-        Item {
-            name: endpoint(backend),
-            value,
-            cells: (cells, wide),
-        }
-    };
-    port.backends.iter().enumerate().map(item).collect()
+        items.push(Item {
+            name: address.to_string(),
+            value: of_service(value["backends"][position].clone(), share),
+            cells: cells(shown, share, wide),
+        });
+    }
+    let unknown = || vec!["".into(), "".into(), "".into(), "".into()];
+    for (address, share) in shares.iter().flatten() {
+        let mut shown = first_cells();
+        shown.extend([
+            address.to_string().into(),
+            Cell::styled("gone", TextStyle::Warning),
+        ]);
+        let gone = json!({"address": address.ip(), "port": address.port(), "state": "gone"});
+        items.push(Item {
+            name: address.to_string(),
+            value: of_service(gone, Some(Some(share))),
+            cells: cells(shown, Some(Some(share)), unknown()),
+        });
+    }
+    if items.is_empty() {
+        let mut shown = first_cells();
+        shown.extend([Cell::styled("<none>", TextStyle::Bad), "".into()]);
+        items.push(Item {
+            name: String::new(),
+            value: Value::Null,
+            cells: cells(shown, shares.map(|_| None), unknown()),
+        });
+    }
+    items
 }
 
-fn row(service: &ServiceView, backend: &BackendView) -> [Cell; 4] {
-    let state = match backend.state {
+fn state(service: &ServiceView, backend: &BackendView) -> Cell {
+    match backend.state {
         _ if !service.is_in_family_of(backend.address) => {
             Cell::styled("other family", TextStyle::Warning)
         }
         BackendState::Ready => Cell::styled("ready", TextStyle::Good),
         BackendState::Terminating => Cell::styled("terminating", TextStyle::Warning),
         BackendState::Failing => Cell::styled("failing", TextStyle::Bad),
-    };
-    [
-        endpoint(backend).into(),
-        state,
-        yes_or_no(backend.local),
-        backend.weight.to_string().into(),
-    ]
+    }
 }
 
 /// A port without new connections has no share.
@@ -168,10 +208,6 @@ fn share_cells(share: Option<&ShareView>) -> [Cell; 3] {
             share.new_connections.to_string().into(),
         ],
     }
-}
-
-fn endpoint(backend: &BackendView) -> String {
-    SocketAddr::new(backend.address, backend.port).to_string()
 }
 
 fn yes_or_no(fact: bool) -> Cell {

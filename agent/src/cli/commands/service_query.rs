@@ -18,7 +18,7 @@ use crate::cli::{
     selection::scope::{Scope, SelectedItems},
     source::{
         agent_argument::AgentArgument,
-        agents_argument::AgentsArgument,
+        agents_argument::{Agents, AgentsArgument},
         unserved,
         views::{ServiceView, StatusView, StoredServiceView, WarningView},
     },
@@ -48,14 +48,23 @@ pub(crate) struct ServiceQuery {
 }
 
 impl ServiceQuery {
-    /// Prints the items of `list` for the selected services, each with the agent's JSON. Services that are not served are left
+    /// The agents that are asked.
+    ///
+    /// # Errors
+    /// When a file of agents cannot be used.
+    pub(crate) fn agents(&self) -> anyhow::Result<Agents> {
+        Ok(self.agents.agents()?)
+    }
+
+    /// Prints the items of `list`, and its notes, for the selected services, each with the agent's JSON. Services that are not served are left
     /// out unless `lists_unserved` for their reason. With `is_single` the list has one item if one service was requested by name.
     pub(crate) fn run(
         &self,
         terminal: &mut Terminal,
         is_single: bool,
         lists_unserved: impl Fn(&NotServed) -> bool + Sync,
-        list: impl Fn(&AgentArgument, Vec<(ServiceView, Value)>) -> anyhow::Result<Listing> + Sync,
+        list: impl Fn(&AgentArgument, Vec<(ServiceView, Value)>) -> anyhow::Result<(Listing, String)>
+        + Sync,
     ) -> anyhow::Result<Outcome> {
         let agents = self.agents.agents()?;
         let list_of = |agent: &AgentArgument| {
@@ -82,8 +91,10 @@ impl ServiceQuery {
             if is_table {
                 err += &self.warnings(agent)?;
             }
+            let (listing, notes) = list(agent, listed)?;
+            err += &notes;
             Ok(AgentList {
-                listing: list(agent, listed)?,
+                listing,
                 err,
                 is_good,
                 is_single: is_single && self.scope.is_single(),

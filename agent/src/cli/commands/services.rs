@@ -41,7 +41,7 @@ impl Services {
         let lists_unserved = |reason: &NotServed| self.all || *reason == NotServed::NoAddress;
         self.query
             .run(terminal, true, lists_unserved, |_, services| {
-                Ok(self.list(services))
+                Ok((self.list(services), String::new()))
             })
     }
 

@@ -1,4 +1,4 @@
-//! How new connections are spread over backends, from the agent.
+//! How new connections are spread over backends, from agents.
 
 use std::{
     collections::BTreeMap,
@@ -8,14 +8,16 @@ use std::{
 };
 
 use contiv_model::ServiceId;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
     agent_argument::AgentArgument,
-    views::{BackendView, PortView, ServiceView},
+    agents_argument::{Agents, ask_all},
+    views::{PortView, ServiceView},
 };
 
-/// The agent ends counting a minute after the last question.
+/// Agents end counting a minute after the last question.
 const RENEWAL: Duration = Duration::from_secs(20);
 
 /// The share of a backend.
@@ -34,63 +36,76 @@ pub(crate) struct ShareView {
     pub(crate) wanted: f64,
 }
 
+/// The shares of all backends whose ports had new connections.
 #[derive(Debug, Deserialize)]
-struct Answer {
-    since: jiff::Timestamp,
-    at: jiff::Timestamp,
+pub(crate) struct BalanceView {
+    since: Timestamp,
+    at: Timestamp,
+    is_full: bool,
     backends: Vec<ShareView>,
 }
 
-type Key = (ServiceId, u16, String, SocketAddr);
-
-/// The shares of all backends whose ports had new connections.
-#[derive(Debug)]
-pub(crate) struct BalanceView {
-    shares: BTreeMap<Key, ShareView>,
+/// Has agents count anew, and waits. Whoever does not answer does not answer later either, which is told then.
+pub(crate) fn count_for(agents: &Agents, time: Duration) {
+    let ask = |agent: &AgentArgument, path: &str| agent.get::<BalanceView>(path);
+    let ask_each = |path: &str| match agents {
+        Agents::One(agent) => drop(ask(agent, path)),
+        Agents::Several(agents) => drop(ask_all(agents, |agent| ask(agent, path))),
+    };
+    // No service has this name: only the counting matters.
+    ask_each("/balance?restart=true&service=-");
+    let begin = Instant::now();
+    loop {
+        let left = time.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(RENEWAL));
+        if left > RENEWAL {
+            ask_each("/balance?service=-");
+        }
+    }
 }
 
 impl BalanceView {
-    /// Those since counting began, for at least this time.
+    /// Those since counting began.
     ///
     /// # Errors
     /// When there is no answer, or the kernel cannot count.
-    pub(crate) fn of(agent: &AgentArgument, least: Duration) -> anyhow::Result<Self> {
-        let ask = || agent.get::<Answer>("/balance");
-        let mut answer = ask()?;
-        let counted = Duration::try_from(answer.at.duration_since(answer.since));
-        let end = Instant::now() + least.saturating_sub(counted.unwrap_or_default());
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            sleep(left.min(RENEWAL));
-            answer = ask()?;
-        }
-        let shares = answer.backends.into_iter().map(|share| {
-            let (service, protocol) = (share.service.clone(), share.protocol.clone());
-            let key = (service, share.port, protocol, share.backend);
-            (key, share)
-        });
-        Ok(Self {
-            shares: shares.collect(),
-        })
+    pub(crate) fn of(agent: &AgentArgument) -> anyhow::Result<Self> {
+        agent.get("/balance")
     }
 
-    /// The share of a backend; none if its port had no new connection.
-    pub(crate) fn share(
-        &self,
+    /// The backends of a port that had new connections, or other backends of its family had.
+    pub(crate) fn of_port<'a>(
+        &'a self,
         service: &ServiceView,
         port: &PortView,
-        backend: &BackendView,
-    ) -> Option<&ShareView> {
-        let backend = SocketAddr::new(backend.address, backend.port);
-        let key = (
-            service.id.clone(),
-            port.port,
-            port.protocol.clone(),
-            backend,
-        );
-        self.shares.get(&key)
+    ) -> BTreeMap<SocketAddr, &'a ShareView> {
+        let first = self
+            .backends
+            .partition_point(|share| share.service < service.id);
+        self.backends[first..]
+            .iter()
+            .take_while(|share| share.service == service.id)
+            .filter(|share| share.port == port.port && share.protocol == port.protocol)
+            .map(|share| (share.backend, share))
+            .collect()
+    }
+
+    /// What has to be known beside it: a line each.
+    pub(crate) fn notes(&self, wanted: Duration) -> String {
+        let counted = Duration::try_from(self.at.duration_since(self.since)).unwrap_or_default();
+        let mut notes = String::new();
+        if counted + Duration::from_secs(1) < wanted {
+            notes += &format!(
+                "note: counted for {} s only: counting was begun anew meanwhile\n",
+                counted.as_secs()
+            );
+        }
+        if self.is_full {
+            notes += "warning: more frontends and backends have connections than the kernel can count: some are missing\n";
+        }
+        notes
     }
 }

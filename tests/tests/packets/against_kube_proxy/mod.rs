@@ -11,7 +11,7 @@ use std::process::Command;
 use contiv_tests::{
     agent::{Agent, AgentOptions, binary},
     cluster::{Frontend, Manifests, NodeManifest, Service as WebService},
-    lab::{self, Family, Lab, LabError, Result, isolated, ranges},
+    lab::{Family, Lab, LabError, Result, isolated, ranges},
 };
 use serde_json::Value;
 
