@@ -124,7 +124,7 @@ async fn page_and_status_have_the_same_problems() {
         "net.ipv4.ip_forward",
         "conntrack",
         "quarantine: ",
-        "conflict: default/thief",
+        "conflict: default/web does not get 10.96.0.1:80/tcp, which default/thief holds",
     ];
     tokio::time::timeout(Duration::from_secs(20), assert_same(&api, &expected))
         .await
