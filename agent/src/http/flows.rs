@@ -52,7 +52,11 @@ impl FlowsArguments {
         Ok(FlowFilter {
             namespace: name(&self.namespace),
             service: name(&self.service),
-            clients: clients.map_err(|error| format!("client: {error}"))?,
+            clients: clients.map_err(|error| {
+                format!(
+                    "client: {error}; enter addresses or ranges, as in 10.244.1.5 or 10.244.1.0/24"
+                )
+            })?,
             verdict: verdict
                 .transpose()
                 .map_err(|error| format!("verdict: {error}"))?,
