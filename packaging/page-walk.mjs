@@ -13,6 +13,7 @@ const pages = [
   ["search", "/?q=rather-long-name-7&sort=backends", ["long-name-77<", "11 services of 251"]],
   ["service", service, ["10.2.1.7:8080", "Its events"]],
   ["why", why, ["Where it goes", "default/web"]],
+  ["flows", "/page/flows?namespace=default", ["Connections through services", "The newest first"]],
 ];
 
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
