@@ -46,6 +46,7 @@ mod nftables_kernel;
 mod nftables_watch;
 mod no_backends;
 mod node_ports;
+mod otlp_flows;
 mod own_node;
 mod owned_table;
 mod packet_path;
