@@ -65,18 +65,20 @@ impl FlowExporter {
 
     /// Runs until the node has ended.
     pub(super) async fn run(mut self, node: mpsc::Sender<Request>) {
-        let mut known = String::new();
+        let mut failures = 0_u32;
         while !node.is_closed() {
             match self.flows.watch(FlowFilter::default()).await {
                 Ok(pieces) => {
-                    known.clear();
+                    failures = 0;
                     self.export(pieces).await;
                 }
-                Err(reason) if reason != known => {
-                    warn!(%reason, "no connections for the collector; trying again");
-                    known = reason;
+                Err(reason) => {
+                    failures = failures.saturating_add(1);
+                    // At the start of the agent the store is not read yet.
+                    if failures == 2 {
+                        warn!(%reason, "no connections for the collector; trying again");
+                    }
                 }
-                Err(_) => {}
             }
             sleep(WATCH_RETRY_INTERVAL).await;
         }
