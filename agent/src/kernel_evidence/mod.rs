@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
             without_ipv6: self.without_ipv6(),
             settings: self.wrong_settings(&paths)?,
             conntrack: self.node.settings().conntrack(),
-            neighbours: neighbour_table(is_ipv4),
+            neighbours: neighbour_table(&paths, is_ipv4),
             chooses_by_ports: self.node.settings().chooses_by_ports(is_ipv4),
             bridges_call_rules: self.node.settings().filters_bridges(is_ipv4) == Some(true),
             paths,
@@ -325,10 +325,17 @@ impl<'a> Reader<'a> {
             mark: mark.unwrap_or_default(),
             ports: Some((packet.protocol, packet.source.port(), destination.port())),
         })?;
+        // Then the kernel does not choose one whose neighbour has failed.
+        let setting = "net/ipv4/fib_multipath_use_neigh";
+        let avoids_failed =
+            destination.is_ipv4() && self.node.settings().number(setting) == Some(1);
         let evidence = hops.into_iter().map(|hop| {
             let address = hop.gateway.unwrap_or_else(|| destination.ip());
             let neighbour = self.node.neighbour(&hop.interface, address)?;
-            Ok(NextHopEvidence { hop, neighbour })
+            Ok(NextHopEvidence {
+                hop,
+                neighbour: neighbour.filter(|_| !avoids_failed),
+            })
         });
         evidence.collect()
     }
@@ -537,8 +544,14 @@ pub(crate) fn with_interface(flow: Flow) -> Result<Flow, NoSuchInterface> {
 #[error("this node has no interface {0}: `ip link show` lists them")]
 pub(crate) struct NoSuchInterface(InterfaceName);
 
-/// How full the table of neighbours of a family is.
-fn neighbour_table(is_ipv4: bool) -> Option<shared_tables::TableUse> {
+/// How full the table of neighbours of a family is, if it lacks one that packets are passed to.
+fn neighbour_table(paths: &[PathEvidence], is_ipv4: bool) -> Option<shared_tables::TableUse> {
+    let lacks_one = |path: &PathEvidence| {
+        matches!(path.first.end, WalkEnd::Sent { .. }) && path.neighbour.is_none()
+    };
+    if !paths.iter().any(lacks_one) {
+        return None;
+    }
     let wanted = if is_ipv4 {
         SharedTable::Arp
     } else {
