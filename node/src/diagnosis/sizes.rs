@@ -76,7 +76,7 @@ pub(super) fn harm(path: &PathEvidence, evidence: &Evidence) -> Option<(Certaint
             ..
         } = spot;
         let text = format!(
-            "{sender} sends packets of up to {sent} bytes, {fitting} fit, and the ICMP error that says so is lost: {why}"
+            "large packets vanish: {sender} sends up to {sent} bytes, {fitting} fit, and the ICMP error that says so is lost: {why}"
         );
         Some((certainty(error), text))
     })
