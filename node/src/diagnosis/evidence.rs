@@ -66,6 +66,10 @@ pub enum AgentState {
 }
 
 /// What the kernel of the node has.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the kernel"
+)]
 #[derive(Debug, Clone, Default)]
 pub struct KernelEvidence {
     /// The agent's table.
