@@ -23,7 +23,7 @@ use crate::cli::output::progress::Progress;
 
 /// So many frontends are worth a thread.
 const FRONTENDS_OF_THREAD: usize = 200;
-/// At so many addresses that are not the node's own a node port is compared.
+/// At so many addresses of each family that are not the node's own a node port is compared.
 const MAX_NODE_ADDRESSES: usize = 64;
 /// How many backends a cell names.
 const NAMED_BACKENDS: usize = 3;
@@ -264,13 +264,18 @@ pub(super) fn node_port_addresses(
     snapshot: &Snapshot,
     rules: &impl OtherRules,
 ) -> BTreeSet<IpAddr> {
-    let mut addresses = rules.node_port_addresses(&snapshot.node);
-    addresses.extend(&snapshot.node.other_node_ips);
+    let node = &snapshot.node;
+    let mut all = rules.node_port_addresses(node);
+    all.extend(node.node_port_ips());
+    let is_own = |address: &IpAddr| node.is_local_address(*address);
+    let (mut found, others): (BTreeSet<IpAddr>, BTreeSet<IpAddr>) =
+        all.into_iter().partition(is_own);
     // A cluster has many nodes; rules for one address are those for another.
-    let others = addresses.into_iter().take(MAX_NODE_ADDRESSES);
-    let mut addresses: BTreeSet<IpAddr> = others.collect();
-    addresses.extend(&snapshot.node.node_ips);
-    addresses
+    for is_ipv4 in [true, false] {
+        let of_family = others.iter().filter(|address| address.is_ipv4() == is_ipv4);
+        found.extend(of_family.take(MAX_NODE_ADDRESSES));
+    }
+    found
 }
 
 /// All addresses and ports of frontends that one of both has.
@@ -381,7 +386,7 @@ struct Clients<'a> {
     /// The node as the desired state knows it, and as the other rules do, if that may be something else.
     nodes: Vec<&'a NodeFacts>,
     is_ipv4: bool,
-    /// The ranges by which only the other rules know pods of this node.
+    /// The ranges by which the other rules know pods of this node.
     pods_of_proxy: Vec<(IpAddr, IpAddr)>,
     /// The interface by which pods come.
     pod_interface: Option<InterfaceName>,
