@@ -68,9 +68,12 @@ fn manifests(lab: &Lab, services: &[Service]) -> Result<Manifests> {
 
 /// Runs the command on the node, without an agent. The ranges of cluster IPs are those that kube-proxy has.
 fn verify(lab: &Lab, manifests: &Manifests, arguments: &[&str]) -> Result<Run> {
+    verify_without_ranges(lab, manifests, &[&[&*service_ranges()], arguments].concat())
+}
+
+fn service_ranges() -> String {
     let ranges = Family::BOTH.map(|family| ranges::SERVICES.cidr(family));
-    let ranges = format!("--service-cidrs={}", ranges.join(","));
-    verify_without_ranges(lab, manifests, &[&[&*ranges], arguments].concat())
+    format!("--service-cidrs={}", ranges.join(","))
 }
 
 fn verify_without_ranges(lab: &Lab, manifests: &Manifests, arguments: &[&str]) -> Result<Run> {
@@ -342,7 +345,9 @@ fn unused_ports_and_addresses_of_services_are_compared() -> Result<()> {
                 let report = run.json()?;
                 let differences = report["differences"].as_array().into_iter().flatten();
                 let summary = |it: &Value| it["summary"].as_str().unwrap_or("-").to_owned();
-                Ok(differences.map(summary).collect())
+                let mut summaries: Vec<String> = differences.map(summary).collect();
+                summaries.sort();
+                Ok(summaries)
             };
             load(lab, &services, Layout::From136)?;
             let run = verify_without_ranges(lab, &manifests, &["-o", "json"])?;
@@ -367,7 +372,7 @@ fn unused_ports_and_addresses_of_services_are_compared() -> Result<()> {
                 "only contiv rejects it (an unused port)",
                 "only contiv drops it (an unused address)",
             );
-            assert_eq!(summaries(&run)?, [port, port, address, address], "{run:#?}");
+            assert_eq!(summaries(&run)?, [address, address, port, port], "{run:#?}");
             Ok(())
         },
     )
@@ -411,8 +416,13 @@ fn api_server_and_running_agent_are_compared() -> Result<()> {
             kubernetes.put(&web)?;
             load(lab, &[Service::of(lab, &web)], Layout::From136)?;
             let store = kubernetes.url()?;
-            let of_store = ["--store", &store, "--node-name", lab.node.host.name];
-            let _agent = Agent::start(lab, &AgentOptions::with_store(store.clone()))?;
+            let flags = service_ranges();
+            let of_store = ["--store", &store, "--node-name", lab.node.host.name, &flags];
+            let options = AgentOptions {
+                flags: vec![flags.clone()],
+                ..AgentOptions::with_store(store.clone())
+            };
+            let _agent = Agent::start(lab, &options)?;
             for arguments in [&of_store[..], &[]] {
                 let run = verify_with(lab, arguments)?;
                 assert!(
