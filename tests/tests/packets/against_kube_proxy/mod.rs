@@ -293,7 +293,7 @@ fn each_planted_difference_is_named_in_mode_iptables() -> Result<()> {
         |lab| {
             let services = services(SERVICES);
             let manifests = manifests(lab, &services)?;
-            let planted = planted();
+            let planted = planted::planted_in_iptables();
             let other = with_planted(&services, &planted)?;
             iptables::load(lab, &other, |line| planted::damaged_line(&services, line))?;
             let json = [&ALL_NODE_PORTS[..], &["-o", "json"]].concat();

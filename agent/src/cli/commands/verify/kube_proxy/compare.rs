@@ -295,14 +295,8 @@ impl Comparison {
                 frontend,
                 to,
                 clients,
-                summary: summary(
-                    to,
-                    unused,
-                    known.is_some(),
-                    has_contiv,
-                    &kube_proxy,
-                    &contiv,
-                ),
+                summary: summary(unused, [known.is_some(), has_contiv], &kube_proxy, &contiv)
+                    + advice((to, unused), services, has_contiv, &contiv),
                 reason,
                 kube_proxy,
                 contiv,
@@ -434,32 +428,41 @@ fn reason(
     }
 }
 
-/// A difference in a few words, with what to do if that is known.
+/// A difference in a few words; whether each proxy has the frontend.
 fn summary(
-    to: SocketAddr,
     unused: Option<Unused>,
-    has_proxy: bool,
-    has_contiv: bool,
+    [has_proxy, has_contiv]: [bool; 2],
     kube_proxy: &BTreeSet<FlowEnd>,
     contiv: &FlowEnd,
 ) -> String {
-    let text = match (unused, kube_proxy.first()) {
+    match (unused, kube_proxy.first()) {
         (None, _) if !has_proxy && contiv.verdict != VerdictKind::NoService => {
             format!("only contiv {} it", verb(contiv.verdict))
         }
         (None, Some(only)) if !has_contiv => format!("only kube-proxy {} it", verb(only.verdict)),
         _ => describe(kube_proxy, contiv),
-    };
-    let advice = match unused {
+    }
+}
+
+/// What else there is to say of a difference: what is special, or the setting of contiv that makes it.
+fn advice(
+    (to, unused): (SocketAddr, Option<Unused>),
+    services: &Snapshot,
+    has_contiv: bool,
+    contiv: &FlowEnd,
+) -> &'static str {
+    match unused {
         Some(Unused::Port) => " (an unused port)",
         Some(Unused::Address) if contiv.verdict == VerdictKind::NoService => {
             " (an unused address: see service-cidrs)"
         }
         Some(Unused::Address) => " (an unused address)",
-        None if to.ip().is_loopback() && !has_contiv => " (see node-ports-on-loopback)",
+        // A service has the node port at other addresses.
+        None if to.ip().is_loopback() && !has_contiv && !services.services.is_empty() => {
+            " (see node-ports-on-loopback)"
+        }
         None => "",
-    };
-    format!("{text}{advice}")
+    }
 }
 
 /// A difference in a few words.
