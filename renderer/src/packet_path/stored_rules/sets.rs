@@ -30,8 +30,8 @@ use crate::{
 
 /// So many sets are worth a thread.
 const SETS_OF_THREAD: usize = 100;
-/// Sets with more numbers as keys are dumped: a request has room for so many.
-const MAX_NUMBERS: u32 = 1_000;
+/// Sets with more numbers as keys are dumped: each answer takes 4 KiB of a receive buffer that may not be enlarged.
+const MAX_NUMBERS: u32 = 32;
 
 /// Is told how much is read, and of how much.
 pub type ReadProgress<'a> = &'a (dyn Fn(usize, usize) + Sync);
@@ -106,7 +106,10 @@ impl StoredSets {
                 };
                 match stored {
                     // Then the rules have changed, and are read again.
-                    Err(error) if error.errno() == Some(ENOENT) => Ok(Arc::default()),
+                    Err(error) if error.errno() == Some(ENOENT) => Ok(Arc::new(StoredSet {
+                        problem: Some("it is gone".to_owned()),
+                        ..StoredSet::default()
+                    })),
                     stored => stored.map(Arc::new),
                 }
             };
