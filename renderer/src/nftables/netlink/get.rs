@@ -76,7 +76,8 @@ impl Socket {
             let received = self.receive("read an answer of the kernel")?;
             for message in messages(&received) {
                 if message.kind != NLMSG_ERROR {
-                    message.object(NFNL_SUBSYS_NFTABLES).map(&mut take);
+                    let object = message.object(NFNL_SUBSYS_NFTABLES);
+                    object.into_iter().for_each(&mut take);
                     continue;
                 }
                 // Without an error it is the acknowledgement, which comes last.

@@ -100,11 +100,10 @@ impl StoredSets {
                     .filter(|stored| stored.is_constant && stored.handles == shape.handles)
                     // Old kernels have no handles.
                     .filter(|stored| stored.handles.0 != 0 && stored.handles.1 != 0);
-                let stored = match unchanged {
-                    Some(stored) => return Ok(Arc::clone(stored)),
-                    None => StoredSet::read(&mut socket, *set, shape),
-                };
-                match stored {
+                if let Some(stored) = unchanged {
+                    return Ok(Arc::clone(stored));
+                }
+                match StoredSet::read(&mut socket, *set, shape) {
                     // Then the rules have changed, and are read again.
                     Err(error) if error.errno() == Some(ENOENT) => Ok(Arc::new(StoredSet {
                         problem: Some("it is gone".to_owned()),
