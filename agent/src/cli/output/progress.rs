@@ -34,7 +34,7 @@ impl Progress {
     /// For what these words say is done. [`Self::set`] sets the total.
     pub(crate) fn with_words(words: &str) -> Self {
         let bar = ProgressBar::no_length();
-        let template = format!("{{bar:40}} {{pos}} of {{len}} {words}, {{eta}} left");
+        let template = format!("{{bar:30}} {{pos}} of {{len}} {words}, {{eta}} left");
         Self {
             bar: bar.with_style(style(&template)),
         }

@@ -57,7 +57,7 @@ pub(super) fn run(
 ) -> anyhow::Result<Outcome> {
     let started = Instant::now();
     let read = |earlier| {
-        let progress = Progress::with_words("sets of kube-proxy read");
+        let progress = Progress::with_words("sets read");
         KubeProxy::read(earlier, &|done, total| progress.set(done, total))
             .context("verify --against kube-proxy")
     };
