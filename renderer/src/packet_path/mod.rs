@@ -2,7 +2,7 @@
 //! order of the hooks, and the routing between them.
 //!
 //! The agent's own tables are not evaluated here: what they do is known ([`OwnVerdict`]), and whether the kernel has what they should hold
-//! is another question ([`crate::nftables::Inspector`]).
+//! is another question ([`crate::nftables::Inspector`]). Only [`ProgrammedTable`] evaluates the agent's rules, to compare versions.
 
 mod effect;
 mod evaluate;

@@ -73,6 +73,10 @@ fn services(lab: &Lab) -> Result<(Manifests, Service)> {
         ..ServiceManifest::new(Service::new("sticky", 82, &two))
     })?;
     state.put(&Service::new("empty", 83, &[]))?;
+    state.put_manifest(&ServiceManifest {
+        annotations: vec![("contiv.io/balance", "client-address")],
+        ..ServiceManifest::new(Service::new("hash", 84, &two))
+    })?;
     Ok((state, web))
 }
 
@@ -112,11 +116,8 @@ fn kernel_configuration_and_manifests_are_compared_with_live_connections() -> Re
                     .filter_map(|count| count[field].as_u64())
                     .sum::<u64>()
             };
-            assert_eq!(
-                (of_web(&all, "go_on"), of_web(&all, "deleted")),
-                (1, 0),
-                "{all:#}"
-            );
+            let counts = ["go_on", "other_source", "deleted"].map(|field| of_web(&all, field));
+            assert_eq!(counts, [1, 1, 0], "{all:#}");
 
             let others = [lab.pod1.host, lab.pod3.host];
             let others = others.into_iter().filter(|pod| pod.name != partner.by);

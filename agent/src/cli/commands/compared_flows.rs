@@ -27,6 +27,8 @@ const FRONTENDS_OF_THREAD: usize = 200;
 const MAX_NODE_ADDRESSES: usize = 64;
 /// How many backends a cell names.
 const NAMED_BACKENDS: usize = 3;
+/// An interface that no configuration names.
+const OTHER_INTERFACE: &str = "contiv-other";
 /// The interface of this node's packets to itself.
 const LOOPBACK: &str = "lo";
 /// So many addresses of clients are named in a line.
@@ -82,6 +84,19 @@ impl<'a> OtherState<'a> {
     }
 }
 
+impl OtherState<'_> {
+    /// How a new connection ends.
+    pub(super) fn end(&self, flow: &Flow) -> FlowEnd {
+        let to = SocketAddr::new(flow.to(), flow.port());
+        let few = Snapshot {
+            services: self.index.services_at(to, flow.protocol()),
+            node: self.snapshot.node.clone(),
+            ..Snapshot::default()
+        };
+        FlowEnd::of(&trace(&few, flow))
+    }
+}
+
 impl OtherRules for OtherState<'_> {
     fn frontends(&self) -> &BTreeMap<Frontend, ProxyFrontend> {
         &self.frontends
@@ -92,13 +107,7 @@ impl OtherRules for OtherState<'_> {
     }
 
     fn ends(&self, flow: &Flow, _node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError> {
-        let to = SocketAddr::new(flow.to(), flow.port());
-        let few = Snapshot {
-            services: self.index.services_at(to, flow.protocol()),
-            node: self.snapshot.node.clone(),
-            ..Snapshot::default()
-        };
-        Ok([FlowEnd::of(&trace(&few, flow))].into())
+        Ok([self.end(flow)].into())
     }
 
     fn node(&self) -> Option<&NodeFacts> {
@@ -144,6 +153,8 @@ pub(super) enum ComparedClient {
     Backend(IpAddr),
     /// An address at the end of a range of sources, or beside it.
     Source(IpAddr),
+    /// One that comes by an interface at which services may not answer.
+    OtherInterface,
 }
 
 impl fmt::Display for ComparedClient {
@@ -155,6 +166,7 @@ impl fmt::Display for ComparedClient {
             Self::OtherPod => f.write_str("other pods"),
             Self::Backend(_) => f.write_str("itself"),
             Self::Source(address) => write!(f, "{address}"),
+            Self::OtherInterface => f.write_str("other interfaces"),
         }
     }
 }
@@ -324,6 +336,7 @@ pub(super) fn flows(
     } = destination;
     let new_flow = |from| Flow::new(from, to, protocol).ok();
     if to.ip().is_loopback() {
+        // Nobody else has a way there.
         let own = new_flow(to.ip()).map(|flow| (ComparedClient::Kind(Client::Node), flow));
         return own.into_iter().collect();
     }
@@ -334,10 +347,10 @@ pub(super) fn flows(
         Some((ComparedClient::Kind(clients.kind(&flow)), flow))
     };
     let mut found: Vec<(ComparedClient, Flow)> = examples.iter().filter_map(kind).collect();
+    let others = ComparedClient::Kind(Client::External);
+    let external = found.iter().find(|(client, _)| *client == others);
+    let external = external.map(|(_, flow)| flow.from());
     if !clients.knows_pods() {
-        let others = ComparedClient::Kind(Client::External);
-        let external = found.iter().find(|(client, _)| *client == others);
-        let external = external.map(|(_, flow)| flow.from());
         let pod = clients.example_pod(services, external).and_then(new_flow);
         let pod = pod.map(|flow| clients.flow_of_pod(flow));
         found.extend(pod.map(|flow| (ComparedClient::Kind(Client::LocalPod), flow)));
@@ -345,6 +358,12 @@ pub(super) fn flows(
     let other_pod = neighbour(services, to.is_ipv4(), false).and_then(new_flow);
     let other_pod = other_pod.map(|flow| clients.flow(flow));
     found.extend(other_pod.map(|flow| (ComparedClient::OtherPod, flow)));
+    if clients.may_come_by_another_interface()
+        && let Some(flow) = external.and_then(new_flow)
+    {
+        let flow = flow.by_interface(InterfaceName::new(OTHER_INTERFACE));
+        found.push((ComparedClient::OtherInterface, flow));
+    }
     let node = &services.node;
     let backends = services.services.values().flat_map(|it| &it.ports);
     let own_backend = backends
@@ -452,6 +471,13 @@ impl<'a> Clients<'a> {
         }
     }
 
+    /// Whether services answer at other interfaces by one state than by the other; clients else come by one at which they answer.
+    fn may_come_by_another_interface(&self) -> bool {
+        let mut interfaces = self.nodes.iter().map(|node| &node.service_interfaces);
+        let first = interfaces.next();
+        interfaces.any(|other| Some(other) != first)
+    }
+
     /// Whether one of both states knows the addresses of pods.
     fn knows_pods(&self) -> bool {
         let mut ranges = self.nodes.iter().flat_map(|node| &node.pod_cidrs);
@@ -483,10 +509,11 @@ impl<'a> Clients<'a> {
 /// An interface by which clients of other machines come where services answer only at some; none if they answer at all.
 fn uplink(node: &NodeFacts) -> Option<InterfaceName> {
     let of_pods = |name: &str| node.pod_interfaces.iter().any(|pods| pods.matches(name));
-    let names = node.service_interfaces.iter().flatten().map(example);
-    names
-        .filter(|name| &*name.0 != LOOPBACK && !of_pods(&name.0))
-        .min()
+    let names = node.service_interfaces.as_ref()?.iter().map(example);
+    let names = names.filter(|name| &*name.0 != LOOPBACK && !of_pods(&name.0));
+    // If services answer at none, they come by another one all the same.
+    let other = || InterfaceName::new(OTHER_INTERFACE);
+    Some(names.min().unwrap_or_else(other))
 }
 
 /// A name that a pattern matches.

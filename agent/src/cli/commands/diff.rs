@@ -114,6 +114,7 @@ struct Comparison {
     changes: Changes,
     settings: Vec<SettingChange>,
     fates: FlowFates,
+    new: Snapshot,
     /// What was compared, for people.
     summary: String,
 }
@@ -173,6 +174,7 @@ impl Diff {
                 changes: Changes::between(&old, &new),
                 settings: settings::compare(&old_config, &new_config, of_setting)?,
                 fates: FlowFates::new(&old, &new, self.config.is_some()),
+                new,
                 summary: String::new(),
             }
         };
@@ -313,6 +315,7 @@ impl Diff {
         );
         Ok(Comparison {
             fates: FlowFates::new(&new, &new, true),
+            new,
             changes,
             settings: Vec::new(),
             summary,
@@ -325,7 +328,7 @@ impl Diff {
         machine: Option<&MachineAddresses>,
         places: Option<&BTreeSet<Place>>,
     ) -> anyhow::Result<(Changes, Snapshot, Unusable)> {
-        let progress = Progress::with_words("sets of the table read");
+        let progress = Progress::with_words("sets read");
         let table = ProgrammedTable::read(&|done, total| progress.set(done, total))?;
         drop(progress);
         let Some(table) = table else {
@@ -347,9 +350,10 @@ impl Diff {
             changes,
             settings,
             fates,
+            new,
             summary,
         } = comparison;
-        let flows = self.live_flows(changes, fates, terminal)?;
+        let flows = self.live_flows(changes, fates, new, terminal)?;
         let text = match &self.output {
             Output::Name => changes
                 .services()
@@ -363,7 +367,11 @@ impl Diff {
                 format.print(Value::Array(values), self.options.no_headers)?
             }
             Output::Data(format) => {
-                let named = |(service, count): (&&ServiceId, &LiveFlows)| json!({"service": service, "go_on": count.go_on, "drained": count.drained, "deleted": count.deleted});
+                let named = |(service, count): (&&ServiceId, &LiveFlows)| {
+                    let mut value = serde_json::to_value(count).unwrap_or_default();
+                    value["service"] = json!(service);
+                    value
+                };
                 let value = json!({
                     "changes": changes.changes,
                     "unknown": changes.unknown,
@@ -425,12 +433,13 @@ impl Diff {
         &self,
         changes: &'a Changes,
         fates: &'a FlowFates,
+        new: &'a Snapshot,
         terminal: &mut Terminal,
     ) -> anyhow::Result<Option<BTreeMap<&'a ServiceId, LiveFlows>>> {
         if changes.changes.is_empty() || !self.is_on_this_machine() {
             return Ok(None);
         }
-        let mut counter = LiveFlowCounter::new(changes, fates);
+        let mut counter = LiveFlowCounter::new(changes, fates, new);
         if let Err(error) = list_flows(|event| counter.add(&event.flow)) {
             writeln!(
                 terminal.err,

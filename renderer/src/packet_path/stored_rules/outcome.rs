@@ -1,23 +1,30 @@
 //! One way of a connection through rules with random choices, and the next one.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use contiv_model::{InterfaceName, NodeFacts, trace::Affinity};
 
-use super::sets::StoredSets;
+use super::sets::{StoredSet, StoredSets};
 use crate::packet_path::{
     AddressKind, Network, PathError, Route, RouteQuery,
     lookups::{RuleLookups, SetElement},
     ruleset::{Data, RecentList, SetRef},
 };
 
+/// The length of a random number.
+const CHOICE_BYTES: usize = 4;
 /// The interface to all other machines. It is none of pods.
 pub(super) const UPLINK: &str = "uplink";
 
 /// One way through the rules: all random choices in the order in which they are met.
 pub(super) struct Outcome<'a> {
     sets: &'a StoredSets,
-    choices: Vec<Choice>,
+    choices: Vec<Choice<'a>>,
+    /// The last choice was not looked up yet.
+    is_undecided: bool,
     /// How many of them were met in this walk.
     met: usize,
     /// Only maps keep the backends of clients: other sets that rules fill are none of affinity.
@@ -29,9 +36,37 @@ pub(super) struct Outcome<'a> {
 }
 
 /// A random choice.
-struct Choice {
+struct Choice<'a> {
     chosen: u32,
     count: u32,
+    /// The set where it was looked up, with the key that it ends.
+    lookup: Option<(&'a StoredSet, Vec<u8>)>,
+    /// What was found there. Where it is the same again, the way is: one backend may have a thousand slots.
+    found: BTreeSet<Option<Data>>,
+}
+
+impl Choice<'_> {
+    /// Goes over to the next one by which something else is found; false after the last one.
+    fn advance(&mut self) -> bool {
+        loop {
+            self.chosen += 1;
+            if self.chosen >= self.count {
+                return false;
+            }
+            let Some((set, key)) = &mut self.lookup else {
+                return true;
+            };
+            key.truncate(key.len().saturating_sub(CHOICE_BYTES));
+            key.extend(self.chosen.to_ne_bytes());
+            let found = set.find(key).ok().flatten();
+            if !self
+                .found
+                .contains(&found.map(|element| element.data.clone()))
+            {
+                return true;
+            }
+        }
+    }
 }
 
 impl<'a> Outcome<'a> {
@@ -41,6 +76,7 @@ impl<'a> Outcome<'a> {
             sets,
             keeps_in_maps,
             choices: Vec::new(),
+            is_undecided: false,
             met: 0,
             affinity: Affinity::None,
             recent: BTreeMap::new(),
@@ -50,10 +86,10 @@ impl<'a> Outcome<'a> {
     /// Goes over to the next way; false after the last one.
     pub(super) fn advance(&mut self) -> bool {
         (self.met, self.affinity) = (0, Affinity::None);
+        self.is_undecided = false;
         self.recent.clear();
         while let Some(mut last) = self.choices.pop() {
-            last.chosen += 1;
-            if last.chosen < last.count {
+            if last.advance() {
                 self.choices.push(last);
                 return true;
             }
@@ -75,7 +111,19 @@ impl RuleLookups for Outcome<'_> {
     ) -> Result<Option<SetElement>, PathError> {
         let stored = self.sets.get(set);
         let stored = stored.ok_or_else(|| PathError("it was not read".to_owned()))?;
-        Ok(stored.find(key)?.cloned())
+        let found = stored.find(key)?;
+        if std::mem::take(&mut self.is_undecided)
+            && let Some(choice) = self.met.checked_sub(1)
+            && let Some(choice) = self.choices.get_mut(choice)
+            && stored.is_map
+            && key.ends_with(&choice.chosen.to_ne_bytes())
+        {
+            choice.lookup = Some((stored, key.to_vec()));
+            choice
+                .found
+                .insert(found.map(|element| element.data.clone()));
+        }
+        Ok(found.cloned())
     }
 
     fn list_elements(&mut self, set: SetRef<'_>) -> Result<Option<Vec<Data>>, PathError> {
@@ -95,10 +143,16 @@ impl RuleLookups for Outcome<'_> {
 
     fn choose(&mut self, count: u32) -> Option<u32> {
         if self.met == self.choices.len() {
-            self.choices.push(Choice { chosen: 0, count });
+            self.choices.push(Choice {
+                chosen: 0,
+                count,
+                lookup: None,
+                found: BTreeSet::new(),
+            });
         }
         let choice = self.choices.get(self.met)?;
         self.met += 1;
+        self.is_undecided = true;
         Some(choice.chosen)
     }
 

@@ -186,7 +186,12 @@ impl Changes {
             groups.entry(key).or_default().push(change);
         }
         let mut items: Vec<Item> = groups.values().filter_map(|group| item(group)).collect();
-        items.extend(self.unknown.iter().map(unknown_item));
+        let mut by_reason: BTreeMap<&str, Vec<&Unknown>> = BTreeMap::new();
+        for unknown in &self.unknown {
+            let same = by_reason.entry(&unknown.reason).or_default();
+            same.push(unknown);
+        }
+        items.extend(by_reason.values().filter_map(|same| unknown_item(same)));
         Listing {
             header: (
                 ["SERVICE", "TO", "FROM", "NOW", "THEN"].to_vec(),
@@ -201,12 +206,17 @@ fn service_text(service: Option<&ServiceId>) -> String {
     service.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
+/// As in "10.96.0.1:80/tcp and 2 more".
+fn with_more(to: String, more: usize) -> String {
+    match more {
+        0 => to,
+        more => format!("{to} and {more} more"),
+    }
+}
+
 fn item(group: &[&Change]) -> Option<Item> {
     let (change, more) = group.split_first()?;
-    let mut to = destination_text(&change.frontend, change.to);
-    if !more.is_empty() {
-        to = format!("{to} and {} more", more.len());
-    }
+    let to = with_more(destination_text(&change.frontend, change.to), more.len());
     let style = match change.new.verdict {
         VerdictKind::Served | VerdictKind::Routed => TextStyle::Plain,
         VerdictKind::Rejected | VerdictKind::Dropped | VerdictKind::NoService => TextStyle::Warning,
@@ -228,15 +238,18 @@ fn item(group: &[&Change]) -> Option<Item> {
     })
 }
 
-fn unknown_item(unknown: &Unknown) -> Item {
+/// A row for what cannot be compared for the same reason.
+fn unknown_item(same: &[&Unknown]) -> Option<Item> {
+    let (unknown, more) = same.split_first()?;
     let service = service_text(unknown.service.as_ref());
-    Item {
+    let to = with_more(destination_text(&unknown.frontend, unknown.to), more.len());
+    Some(Item {
         name: service.clone(),
         value: serde_json::Value::Null,
         cells: (
             vec![
                 service.into(),
-                destination_text(&unknown.frontend, unknown.to).into(),
+                to.into(),
                 "-".into(),
                 Cell::styled(
                     format!("cannot be compared: {}", unknown.reason),
@@ -246,7 +259,7 @@ fn unknown_item(unknown: &Unknown) -> Item {
             ],
             Vec::new(),
         ),
-    }
+    })
 }
 
 #[cfg(test)]

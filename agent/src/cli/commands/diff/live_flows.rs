@@ -2,15 +2,18 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use contiv_model::{Frontend, Protocol, ServiceId};
+use contiv_model::{Flow, Frontend, Protocol, ServiceId, Snapshot};
 use contiv_renderer::packet_path::{FlowFate, FlowFates, KnownFlow, TcpState};
 use serde::Serialize;
 
 use super::changes::Changes;
-use crate::cli::output::{
-    color::TextStyle,
-    listing::{Item, Listing},
-    table::Cell,
+use crate::cli::{
+    commands::compared_flows::{OtherRules as _, OtherState},
+    output::{
+        color::TextStyle,
+        listing::{Item, Listing},
+        table::Cell,
+    },
 };
 
 /// The connections of a service to frontends that change.
@@ -18,6 +21,8 @@ use crate::cli::output::{
 pub(super) struct LiveFlows {
     /// They keep the backend and the source address that they have.
     pub(super) go_on: usize,
+    /// Those of them whose client's next connection will be masqueraded otherwise.
+    pub(super) other_source: usize,
     /// The same, although their backend is none of the service any more.
     pub(super) drained: usize,
     /// Their next packet begins anew, or is refused.
@@ -29,11 +34,12 @@ pub(super) struct LiveFlows {
 pub(super) struct LiveFlowCounter<'a> {
     services: BTreeMap<(SocketAddr, Protocol), &'a ServiceId>,
     fates: &'a FlowFates,
+    new: OtherState<'a>,
     counts: BTreeMap<&'a ServiceId, LiveFlows>,
 }
 
 impl<'a> LiveFlowCounter<'a> {
-    pub(super) fn new(changes: &'a Changes, fates: &'a FlowFates) -> Self {
+    pub(super) fn new(changes: &'a Changes, fates: &'a FlowFates, new: &'a Snapshot) -> Self {
         let mut services = BTreeMap::new();
         for change in &changes.changes {
             let protocol = match change.frontend {
@@ -48,6 +54,7 @@ impl<'a> LiveFlowCounter<'a> {
         Self {
             services,
             fates,
+            new: OtherState::new(new),
             counts: BTreeMap::new(),
         }
     }
@@ -60,13 +67,33 @@ impl<'a> LiveFlowCounter<'a> {
         );
         let service = self.services.get(&(flow.destination, flow.protocol));
         if let (Some(service), false) = (service, is_over) {
+            let has_other_source = self.has_other_source(flow);
             let count = self.counts.entry(service).or_default();
             match self.fates.of(flow) {
-                FlowFate::GoesOn => count.go_on += 1,
+                FlowFate::GoesOn => {
+                    count.go_on += 1;
+                    count.other_source += usize::from(has_other_source);
+                }
                 FlowFate::Drained => count.drained += 1,
                 FlowFate::Deleted => count.deleted += 1,
             }
         }
+    }
+
+    /// Whether the same client would reach the same backend with another source.
+    fn has_other_source(&self, known: &KnownFlow) -> bool {
+        // Where pods are known by their interfaces, an address does not tell.
+        let is_known = self
+            .new
+            .node()
+            .is_some_and(|node| node.pod_interfaces.is_empty());
+        let flow = Flow::new(known.client.ip(), known.destination, known.protocol);
+        let (Ok(flow), true) = (flow, is_known) else {
+            return false;
+        };
+        let end = self.new.end(&flow);
+        end.backends.contains(&known.server)
+            && end.masqueraded.contains(&known.server) != known.is_source_translated
     }
 
     /// The counts by service.
@@ -80,6 +107,7 @@ pub(super) fn listing(flows: &BTreeMap<&ServiceId, LiveFlows>) -> Listing {
     let item = |(service, count): (&&ServiceId, &LiveFlows)| {
         let LiveFlows {
             go_on,
+            other_source,
             drained,
             deleted,
         } = *count;
@@ -98,6 +126,7 @@ pub(super) fn listing(flows: &BTreeMap<&ServiceId, LiveFlows>) -> Listing {
                     service.to_string().into(),
                     (go_on + drained + deleted).to_string().into(),
                     go_on.to_string().into(),
+                    other_source.to_string().into(),
                     Cell::styled(drained.to_string(), style(drained)),
                     Cell::styled(deleted.to_string(), style(deleted)),
                 ],
@@ -107,7 +136,15 @@ pub(super) fn listing(flows: &BTreeMap<&ServiceId, LiveFlows>) -> Listing {
     };
     Listing {
         header: (
-            ["SERVICE", "LIVE", "GO ON", "DRAINED", "DELETED"].to_vec(),
+            [
+                "SERVICE",
+                "LIVE",
+                "GO ON",
+                "OTHER SOURCE NEXT",
+                "DRAINED",
+                "DELETED",
+            ]
+            .to_vec(),
             Vec::new(),
         ),
         items: flows.iter().map(item).collect(),

@@ -154,6 +154,23 @@ fn settings_of_the_node_change_all_services() {
 }
 
 #[test]
+fn interfaces_at_which_services_no_longer_answer_are_named() {
+    let old = snapshot(vec![web(&[ONE])]);
+    let mut limited = old.clone();
+    limited.node.service_interfaces = Some(["lo", "eth0"].map(|name| name.parse().unwrap()).into());
+    let changes = between(&old, &limited);
+    let is_dropped = |change: &Change| {
+        change.clients == [ComparedClient::OtherInterface].into()
+            && change.new.verdict == VerdictKind::Dropped
+    };
+    assert!(
+        !changes.is_empty() && changes.iter().all(is_dropped),
+        "{changes:#?}"
+    );
+    assert_eq!(between(&limited, &limited.clone()), BTreeSet::new());
+}
+
+#[test]
 fn node_port_with_the_same_change_at_many_addresses_is_one_row() {
     let mut old = snapshot(vec![]);
     old.node.node_ips = ["192.168.0.1", "192.168.0.2", "192.168.0.3"].map(ip).into();
