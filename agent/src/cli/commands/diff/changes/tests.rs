@@ -108,7 +108,8 @@ fn policy_changes_only_what_comes_from_elsewhere() {
 #[test]
 fn source_range_changes_only_what_it_leaves_out() {
     let mut balanced = web(&[ONE]);
-    balanced.load_balancer_ips = [ip("192.0.2.7")].into();
+    balanced.external_ips = [ip("192.0.2.7")].into();
+    balanced.load_balancer_ips = balanced.external_ips.clone();
     let mut restricted = balanced.clone();
     restricted.source_ranges = ["203.0.113.0/24".parse().unwrap()].into();
     let changes = between(&snapshot(vec![balanced]), &snapshot(vec![restricted]));
