@@ -27,8 +27,8 @@ use crate::{
 const READ_ATTEMPTS: usize = 5;
 /// The lengths of keys that are frontends: address, protocol and port, with an address of IPv4 or IPv6.
 const FRONTEND_KEYS: [usize; 2] = [12, 24];
-/// The lengths of keys that are a frontend and an address of a client.
-const SOURCE_KEYS: [usize; 2] = [16, 40];
+/// The lengths of addresses in keys.
+const ADDRESS_BYTES: [usize; 2] = [4, 16];
 /// The beginning of the sets of frontends, or of their addresses, that routes carry.
 const ROUTED: &str = "routed";
 /// The beginning of the sets of addresses on which node ports answer.
@@ -109,17 +109,11 @@ impl ProgrammedTable {
                 }
             }
         }
-        if SOURCE_KEYS.contains(&set.key_len) {
-            for (first, last) in stored.ranges() {
-                let address_len = if first.len() == SOURCE_KEYS[0] { 4 } else { 16 };
-                let (key, first) = first.split_at(first.len() - address_len);
-                let last = &last[last.len() - address_len..];
-                if let (Some(frontend), Some(first), Some(last)) =
-                    (at_frontend(key), address(first), address(last))
-                {
-                    let known = self.frontends.entry(frontend).or_default();
-                    known.source_ranges.push((first, last));
-                }
+        for (first, last) in stored.ranges() {
+            if let (Some((frontend, first)), Some((_, last))) = (at_source(first), at_source(last))
+            {
+                let known = self.frontends.entry(frontend).or_default();
+                known.source_ranges.push((first, last));
             }
         }
     }
@@ -152,6 +146,14 @@ impl ProgrammedTable {
         }
         Ok(ends)
     }
+}
+
+/// The frontend of a key that goes on with the address of a client, and that.
+fn at_source(key: &[u8]) -> Option<(Frontend, IpAddr)> {
+    let mut lengths = FRONTEND_KEYS.into_iter().zip(ADDRESS_BYTES);
+    let (length, _) = lengths.find(|(frontend, client)| frontend + client == key.len())?;
+    let (frontend, client) = key.split_at_checked(length)?;
+    Some((at_frontend(frontend)?, address(client)?))
 }
 
 /// The frontend of a key; the unspecified address stands for those of the node.

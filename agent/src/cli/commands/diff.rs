@@ -232,7 +232,7 @@ impl Diff {
             let name = path.display().to_string();
             let mut config: Config = file::parse(&name, &text).map_err(usage_error)?;
             // It is the same cluster, whatever leads there.
-            config.store = old.store.clone();
+            config.store.clone_from(&old.store);
             config
         } else {
             let read = Config::from_file(Some(path)).map_err(usage_error)?;
