@@ -32,6 +32,7 @@ use crate::cli::{
     source::{
         agent_argument::AgentArgument,
         agents_argument::{Agents, AgentsArgument},
+        balance::BalanceView,
         views::{CountersView, EventView},
     },
 };
@@ -65,6 +66,10 @@ pub(crate) struct Top {
     /// How many services are shown
     #[arg(long, value_name = "N", default_value_t = 20)]
     services: usize,
+
+    /// Count new connections by backend meanwhile: FURTHEST OFF is the backend whose share differs most from the wanted one
+    #[arg(long)]
+    balance: bool,
 
     /// Output format; json and yaml are an object for each interval, name is the services, in the order of --sort-by
     #[arg(short, long, default_value = "table")]
@@ -235,11 +240,14 @@ impl Top {
             .into_iter()
             .map(|of| (of.service, of.connections))
             .collect();
+        let balance = self.balance.then(|| BalanceView::of(agent)).transpose()?;
+        let furthest_off = balance.map(|balance| balance.furthest_off());
         Ok(Sample {
             at,
             connections,
             refused,
             refused_by,
+            furthest_off: furthest_off.unwrap_or_default(),
             events,
         })
     }

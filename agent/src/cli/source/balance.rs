@@ -36,6 +36,20 @@ pub(crate) struct ShareView {
     pub(crate) wanted: f64,
 }
 
+/// A backend whose share differs most from the wanted one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct FurthestOff {
+    pub(crate) backend: SocketAddr,
+    pub(crate) wanted: f64,
+    pub(crate) actual: f64,
+}
+
+impl FurthestOff {
+    fn distance(self) -> f64 {
+        (self.actual - self.wanted).abs()
+    }
+}
+
 /// The shares of all backends whose ports had new connections.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BalanceView {
@@ -91,6 +105,23 @@ impl BalanceView {
             .filter(|share| share.port == port.port && share.protocol == port.protocol)
             .map(|share| (share.backend, share))
             .collect()
+    }
+
+    /// Of each service the backend whose share differs most from the wanted one.
+    pub(crate) fn furthest_off(&self) -> BTreeMap<ServiceId, FurthestOff> {
+        let mut furthest: BTreeMap<ServiceId, FurthestOff> = BTreeMap::new();
+        for share in &self.backends {
+            let one = FurthestOff {
+                backend: share.backend,
+                wanted: share.wanted,
+                actual: share.actual,
+            };
+            let known = furthest.entry(share.service.clone()).or_insert(one);
+            if one.distance() > known.distance() {
+                *known = one;
+            }
+        }
+        furthest
     }
 
     /// What has to be known beside it: a line each.

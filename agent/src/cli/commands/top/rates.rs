@@ -7,7 +7,7 @@ use contiv_model::ServiceId;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::source::{latency::Latency, views::EventView};
+use crate::cli::source::{balance::FurthestOff, latency::Latency, views::EventView};
 
 /// The counters at one time.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Sample {
     pub(super) refused: BTreeMap<ServiceId, u64>,
     /// The same by reason.
     pub(super) refused_by: BTreeMap<ServiceId, BTreeMap<String, u64>>,
+    /// Of each service with new connections the backend that is furthest off its share, if shares are counted.
+    pub(super) furthest_off: BTreeMap<ServiceId, FurthestOff>,
     /// The newest events, oldest first.
     pub(super) events: Vec<EventView>,
 }
@@ -42,6 +44,9 @@ pub(super) struct Usage {
     pub(super) refused_by: BTreeMap<String, u64>,
     /// Attempts that were refused, in the last interval.
     pub(super) refused_per_second: f64,
+    /// The backend that is furthest off its share, if shares are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) furthest_off: Option<FurthestOff>,
 }
 
 /// An order of services.
@@ -123,6 +128,7 @@ impl Rates {
                     refused,
                     refused_by: sample.refused_by.get(service).cloned().unwrap_or_default(),
                     refused_per_second: as_f64(new(before.1, refused)) / seconds,
+                    furthest_off: sample.furthest_off.get(service).copied(),
                 }
             };
             self.usages = sample.connections.iter().map(usage).collect();
@@ -287,6 +293,7 @@ mod tests {
                 .collect(),
             refused: BTreeMap::new(),
             refused_by: BTreeMap::new(),
+            furthest_off: BTreeMap::new(),
             events: changed.iter().enumerate().map(event).collect(),
         }
     }

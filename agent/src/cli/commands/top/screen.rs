@@ -9,7 +9,7 @@ use crate::cli::{
         color::TextStyle,
         table::{Cell, Table},
     },
-    source::latency::Latency,
+    source::{balance::FurthestOff, latency::Latency},
 };
 
 /// Lines above the table.
@@ -59,6 +59,10 @@ pub(super) fn render(
     if load.has_nodes() {
         header.insert(0, "NODE");
     }
+    let has_shares = busiest.iter().any(|usage| usage.furthest_off.is_some());
+    if has_shares {
+        header.push("FURTHEST OFF");
+    }
     let mut table = Table::new(&header);
     for usage in busiest {
         let mut row = vec![
@@ -69,6 +73,9 @@ pub(super) fn render(
             usage.connections.to_string().into(),
             refused(&usage.refused_by).into(),
         ];
+        if has_shares {
+            row.push(furthest_off(usage.furthest_off).into());
+        }
         if load.has_nodes() {
             row.insert(0, usage.node.as_str().into());
         }
@@ -90,6 +97,14 @@ pub(super) fn render(
         let _ = writeln!(text, "\n{help}");
     }
     text
+}
+
+/// As in "10.244.1.10:8080 41% of 25%".
+fn furthest_off(backend: Option<FurthestOff>) -> String {
+    backend.map_or_else(String::new, |of| {
+        let [actual, wanted] = [of.actual, of.wanted].map(|share| share * 100.0);
+        format!("{} {actual:.0}% of {wanted:.0}%", of.backend)
+    })
 }
 
 /// How many attempts were refused, by reason.
@@ -156,6 +171,18 @@ mod tests {
             by_reason(&[("source-ranges", 3), ("no-endpoints", 5)]),
             "5 no-endpoints, 3 source-ranges"
         );
+    }
+
+    #[test]
+    fn backend_that_is_furthest_off_has_both_shares() {
+        let of = |actual, wanted| FurthestOff {
+            backend: ([10, 244, 1, 10], 8080).into(),
+            wanted,
+            actual,
+        };
+        let text = furthest_off(Some(of(0.412, 0.25)));
+        assert_eq!(text, "10.244.1.10:8080 41% of 25%");
+        assert_eq!(furthest_off(None), "");
     }
 
     #[test]
