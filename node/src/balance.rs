@@ -1,6 +1,9 @@
 //! How new connections are spread over the backends of services, beside how they should be. Pure.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use contiv_model::{
     Backend, ContivService, Frontend, Protocol, ServiceId, ServicePort, TrafficPolicy,
