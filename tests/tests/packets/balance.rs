@@ -135,8 +135,8 @@ fn command_counts_anew_and_tells_of_backends_that_are_gone() -> Result<()> {
         |lab| {
             let _responders = Responder::start_all(lab.pods(), TARGET_PORT)?;
             let state = Manifests::new(lab)?;
-            let of = |backends| Service::new("web", 80, backends);
-            let web = of(&[lab.pod3.host]);
+            let of = |host| Service::new("web", 80, &[host]);
+            let web = of(lab.pod3.host);
             state.put(&web)?;
             let agent = Agent::start(lab, &AgentOptions::with_store(state.url()))?;
             let address = web.address(lab, ClusterIp, Family::V4);
@@ -153,7 +153,7 @@ fn command_counts_anew_and_tells_of_backends_that_are_gone() -> Result<()> {
                 };
                 wait_until("counting begins anew", Duration::from_secs(5), begins_anew)?;
                 connect(3)?;
-                state.put(&of(&[lab.pod4.host]))?;
+                state.put(&of(lab.pod4.host))?;
                 let replaced = || {
                     let answered = connect(1);
                     answered.is_ok_and(|by| by.contains_key(lab.pod4.host.name))
