@@ -120,8 +120,8 @@ impl FlowExporter {
             let lost = self.lost;
             let missing = counted(lost, "record");
             let text = format!("the collector did not accept {missing} before this one");
-            let loss = json!({"text": text, "not_accepted": lost});
-            records.extend(self.records(&[loss], fill_notice));
+            let notice = json!({"text": text, "not_accepted": lost});
+            records.extend(self.records(&[notice], fill_notice));
         }
         if records.is_empty() {
             return;
