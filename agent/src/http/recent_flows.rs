@@ -298,7 +298,7 @@ mod tests {
         let ring = Ring::new(Piece::default(), Timestamp::UNIX_EPOCH);
         let changes = Arc::default();
         tokio::spawn(keep(ring, pieces, view_requests, Arc::clone(&changes)));
-        let almost = LEASE - Duration::from_secs(1);
+        let almost = LEASE * 9 / 10;
         tokio::time::sleep(almost).await;
         let new = flows([flow(FlowNews::New, Some(1), 1000)]);
         sender.send(new).await.unwrap();
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(changes.load(Ordering::Relaxed), 1);
         tokio::time::sleep(almost).await;
         assert!(!sender.is_closed(), "the view has extended it");
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        tokio::time::sleep(LEASE / 5).await;
         assert!(sender.is_closed());
     }
 }
