@@ -38,14 +38,14 @@ struct Digest {
 /// What a page follows besides.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(default)]
-pub(super) struct Followed {
+pub(super) struct EventsQuery {
     flows: bool,
 }
 
 /// The stream of one page.
 struct Watcher {
     api: Api,
-    followed: Followed,
+    query: EventsQuery,
     last: Digest,
     _permit: OwnedSemaphorePermit,
 }
@@ -54,14 +54,14 @@ struct Watcher {
 pub(super) async fn events(
     State(api): State<Api>,
     headers: HeaderMap,
-    Arguments(followed): Arguments<Followed>,
+    Arguments(query): Arguments<EventsQuery>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     refuse_foreign_site(&headers)?;
     let permit = Arc::clone(&api.page_watchers).try_acquire_owned();
     let watcher = Watcher {
-        last: digest(&api, followed).await?,
+        last: digest(&api, query).await?,
         api,
-        followed,
+        query,
         _permit: permit.map_err(|_| ApiError::TooManyRequests)?,
     };
     // The node's end ends it.
@@ -78,7 +78,7 @@ impl Watcher {
         let mut comparisons = 0;
         loop {
             sleep(COMPARISON_INTERVAL).await;
-            let digest = digest(&self.api, self.followed).await.ok()?;
+            let digest = digest(&self.api, self.query).await.ok()?;
             comparisons += 1;
             if digest != self.last || comparisons == COMPARISONS_WITHOUT_MESSAGE {
                 let data = format!("{} {}", digest.events, digest.revision);
@@ -89,8 +89,8 @@ impl Watcher {
     }
 }
 
-async fn digest(api: &Api, followed: Followed) -> Result<Digest, ApiError> {
-    let flows = followed.flows.then(|| api.recent_flows.changes());
+async fn digest(api: &Api, query: EventsQuery) -> Result<Digest, ApiError> {
+    let flows = query.flows.then(|| api.recent_flows.changes());
     let table_problems = api.table_problems().len();
     let ask = move |core: &Core| {
         let renderers = core.renderers(Instant::now()).into_iter();
