@@ -495,9 +495,11 @@ fn lost_events_and_samples_are_said_and_the_watch_goes_on() -> Result<()> {
             wait_until("the watch goes on", EVENT_TIMEOUT, || count(&begun) == 3)?;
 
             // A list says so too.
-            let list = ["-c", "\"$0\" flows -o json 2>&1"];
+            let script = ["-c", "\"$0\" flows -o json 2>&1"];
             let program = binary()?.display().to_string();
-            let text = lab.node.exec(&[&["sh"], &list[..], &[&program]].concat())?;
+            let text = lab
+                .node
+                .exec(&[&["sh"], &script[..], &[&program]].concat())?;
             assert!(text.contains("too many connections: one in "), "{text}");
             agent.stop().map(drop)
         },
