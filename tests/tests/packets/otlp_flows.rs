@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
@@ -62,7 +62,7 @@ impl Collector {
     }
 
     /// Answers one request.
-    fn serve(&self, mut stream: &TcpStream) -> std::io::Result<()> {
+    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
         let mut reader = BufReader::new(stream);
         let (mut head, mut length) = (String::new(), 0);
         loop {
@@ -70,7 +70,7 @@ impl Collector {
             reader.read_line(&mut head)?;
             let line = head[start..].trim().to_lowercase();
             if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
+                length = value.trim().parse().map_err(io::Error::other)?;
             }
             if line.is_empty() {
                 break;
@@ -88,7 +88,7 @@ impl Collector {
             {
                 status = "400 Bad Request";
             } else {
-                self.take(ExportLogsServiceRequest::decode(&*body).unwrap());
+                self.take(ExportLogsServiceRequest::decode(&*body)?);
             }
         }
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
@@ -97,7 +97,7 @@ impl Collector {
 
     fn take(&self, request: ExportLogsServiceRequest) {
         for of_sender in request.resource_logs {
-            *self.senders.lock() = of_sender.resource.unwrap().attributes;
+            *self.senders.lock() = of_sender.resource.unwrap_or_default().attributes;
             let records = of_sender.scope_logs.into_iter();
             let records = records.flat_map(|scope| scope.log_records);
             self.records.lock().extend(records);
@@ -125,10 +125,10 @@ impl Collector {
 fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
     let text = |attribute: &KeyValue| {
         let value = attribute.value.clone().and_then(|value| value.value);
-        let text = match value.unwrap() {
-            Value::StringValue(text) => text,
-            Value::IntValue(number) => number.to_string(),
-            Value::BoolValue(is_set) => is_set.to_string(),
+        let text = match value {
+            Some(Value::StringValue(text)) => text,
+            Some(Value::IntValue(number)) => number.to_string(),
+            Some(Value::BoolValue(is_set)) => is_set.to_string(),
             other => format!("{other:?}"),
         };
         (attribute.key.clone(), text)
