@@ -193,7 +193,7 @@ iptables-nft -A cali-fw-pod2 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEP
 iptables-nft -A cali-fw-pod2 -m conntrack --ctstate INVALID -j DROP
 iptables-nft -A cali-fw-pod2 -j MARK --set-xmark 0x0/0x10000
 iptables-nft -A cali-fw-pod2 -p udp -m comment --comment "Drop VXLAN encapped packets originating in workloads" -m multiport --dports 4789 -j DROP
-iptables-nft -A cali-fw-pod2 -p ipv4 -m comment --comment "Drop IPinIP" -j DROP
+iptables-nft -A cali-fw-pod2 -p 4 -m comment --comment "Drop IPinIP" -j DROP
 iptables-nft -A cali-fw-pod2 -j cali-pri
 iptables-nft -A cali-fw-pod2 -m comment --comment "Return if profile accepted" -m mark --mark 0x10000/0x10000 -j RETURN
 iptables-nft -A cali-fw-pod2 -m comment --comment "Drop if no profiles matched" -j DROP
@@ -205,7 +205,7 @@ iptables-nft -A FLANNEL-FWD -s 10.244.0.0/16 -j ACCEPT; iptables-nft -A FLANNEL-
 iptables-nft -A INPUT -j KUBE-FIREWALL; iptables-nft -A INPUT -j cali-INPUT; iptables-nft -A OUTPUT -j KUBE-FIREWALL
 iptables-nft -A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP
 iptables-nft -A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
-iptables-nft -A cali-INPUT -p ipv4 -m set ! --match-set cali40all-ipam-pools src -j DROP
+iptables-nft -A cali-INPUT -p 4 -m set ! --match-set cali40all-ipam-pools src -j DROP
 iptables-nft -t nat -N KUBE-SERVICES; iptables-nft -t nat -N KUBE-MARK-MASQ; iptables-nft -t nat -N KUBE-POSTROUTING; iptables-nft -t nat -N cali-nat-outgoing
 iptables-nft -t nat -N FLANNEL-POSTRTG
 iptables-nft -t nat -A PREROUTING -j KUBE-SERVICES; iptables-nft -t nat -A OUTPUT -j KUBE-SERVICES

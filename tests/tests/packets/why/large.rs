@@ -15,7 +15,6 @@ const ANSWERS6: &str = "[fd00:10:96::84]:80/tcp";
 const EXTERNAL_ANSWERS: &str = "192.0.2.84:80/tcp";
 const LOCAL_ANSWERS: &str = "10.96.0.74:80/tcp";
 const REQUESTS: &str = "10.96.0.75:80/tcp";
-const REQUESTS6: &str = "[fd00:10:96::75]:80/tcp";
 const LOCAL_REQUESTS: &str = "10.96.0.76:80/tcp";
 
 const TOO_SMALL: &[&str] = &["mtu-too-small"];
@@ -65,9 +64,6 @@ fn faults() -> Vec<Fault> {
         large("the other node's route has a small MTU, for own connections", Node, ANSWERS, TOO_SMALL, "the route of node2 to this node takes 1000 bytes only, and node2 does not say so",
             Node2, &format!("ip route add 172.31.0.1/32 dev eth0 mtu 1000; {errors}"), "ip route del 172.31.0.1/32 dev eth0"),
         requests(large("errors of the other node are dropped here", Pod2, REQUESTS, TOO_SMALL, "pod3 takes 1300 bytes only, and a rule of this node drops the ICMP errors of node2",
-            Node2, "ip link set pod3 mtu 1300", "ip link set pod3 mtu 1500")
-            .shell(Node, &drop_errors("forward"), REMOVE_TABLES)),
-        requests(large("errors of the other node are dropped here (IPv6)", Pod2, REQUESTS6, TOO_SMALL, "pod3 takes 1300 bytes only, and a rule of this node drops the ICMP errors of node2",
             Node2, "ip link set pod3 mtu 1300", "ip link set pod3 mtu 1500")
             .shell(Node, &drop_errors("forward"), REMOVE_TABLES)),
         large("large packets are dropped by their length", Pod2, ANSWERS, UNCLEAR, "a rule of FORWARD drops packets of more than 1000 bytes",
