@@ -139,7 +139,7 @@ impl AttemptHistory {
     pub(super) fn hour(&self, service: &ServiceId) -> Option<Attempts> {
         // Most of very many services have none.
         let sum = |minutes: &Minutes| {
-            if std::ptr::eq(minutes, &NO_ATTEMPTS) {
+            if std::ptr::eq(minutes, &raw const NO_ATTEMPTS) {
                 Attempts::NONE
             } else {
                 sum(minutes)

@@ -1,6 +1,11 @@
 //! The list of services: searched, filtered, sorted, and a page of it. All of that is in the address, so that it can be kept and sent.
 
-use std::{cmp::Reverse, fmt::Write, sync::Arc};
+use std::{
+    cmp::Reverse,
+    fmt::Write,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use contiv_model::{BackendState, ContivService, NotServed, ServiceId, UnservedService};
 use contiv_node::plural::counted;
@@ -34,7 +39,7 @@ const TITLES: [&str; 8] = [
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct ListQuery {
-    /// Words that are in the name or in an address.
+    /// Words: addresses, parts of the name, or the beginning of an address.
     pub(super) q: String,
     /// The namespace; empty for all.
     pub(super) namespace: String,
@@ -143,14 +148,17 @@ impl<'a> Listed<'a> {
         }
     }
 
-    /// True if one of its addresses begins with this text; written to the buffer, for many.
-    fn has_address(self, text: &str, buffer: &mut String) -> bool {
+    fn addresses(self) -> impl Iterator<Item = &'a IpAddr> {
         let (cluster_ips, external_ips) = match self {
             Self::Served(service) => (&service.cluster_ips, &service.external_ips),
             Self::Unserved(service) => (&service.cluster_ips, &service.external_ips),
         };
-        let mut addresses = cluster_ips.iter().chain(&**external_ips);
-        addresses.any(|address| {
+        cluster_ips.iter().chain(&**external_ips)
+    }
+
+    /// True if one of its addresses begins with this text. Each is written to the buffer, since there are many.
+    fn has_address(self, text: &str, buffer: &mut String) -> bool {
+        self.addresses().any(|address| {
             buffer.clear();
             // Writing to a `String` cannot fail.
             let _ = write!(buffer, "{address}");
@@ -215,11 +223,22 @@ fn select<'a>(
     query: &ListQuery,
 ) -> Selected<'a> {
     let words = query.q.to_lowercase();
-    let words: Vec<&str> = words.split_whitespace().collect();
+    // No name is an address of IPv4: those need not be compared with it. One of IPv6 may be the beginning of others.
+    let words = words.split_whitespace();
+    let (addresses, words): (Vec<_>, Vec<_>) = words
+        .map(|word| word.parse::<Ipv4Addr>().map_err(|_| word))
+        .partition(Result::is_ok);
+    let addresses = addresses.into_iter().flatten();
+    let addresses: Vec<IpAddr> = addresses.map(IpAddr::V4).collect();
+    let words: Vec<&str> = words.into_iter().filter_map(Result::err).collect();
     let (mut name, mut address) = (String::new(), String::new());
     let mut matches = |listed: Listed<'_>| {
         let id = listed.id();
         if !query.namespace.is_empty() && *id.namespace != *query.namespace {
+            return false;
+        }
+        let has = |wanted: &IpAddr| listed.addresses().any(|address| address == wanted);
+        if !addresses.iter().all(has) {
             return false;
         }
         if words.is_empty() {

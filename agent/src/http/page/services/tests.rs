@@ -64,6 +64,13 @@ fn query_selects_and_sorts_services() {
     assert_eq!(selected(""), all);
     assert_eq!(selected("q=SHOP/&unknown=1"), ["shop/cart", "shop/web"]);
     assert_eq!(selected("q=10.96.0.2"), ["shop/cart"]);
+    assert_eq!(selected("q=10.96.0.2%20shop"), ["shop/cart"]);
+    assert_eq!(selected("q=10.96.0.2%20data"), [""; 0]);
+    assert_eq!(
+        selected("q=10.96.0.&namespace=shop"),
+        ["shop/cart", "shop/web"]
+    );
+    assert_eq!(selected("q=10.96.0.20"), [""; 0]);
     assert_eq!(selected("q=shop%20we"), ["shop/web"]);
     assert_eq!(selected("namespace=shop"), ["shop/cart", "shop/web"]);
     assert_eq!(selected("namespace=sho"), [""; 0]);
