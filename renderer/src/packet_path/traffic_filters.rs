@@ -198,7 +198,7 @@ mod tests {
                     actions.nested(1, |action| {
                         action.text(ACTION_KIND, kind);
                         action.nested(ACTION_OPTIONS, |it| {
-                            it.bytes(MIRRED_PARAMETERS, &parameters)
+                            it.bytes(MIRRED_PARAMETERS, &parameters);
                         });
                         action.nested(ACTION_STATISTICS, |it| it.bytes(STATISTICS_BASIC, &basic));
                     });
