@@ -10,12 +10,13 @@ mod rule_list;
 pub(super) mod testing;
 mod xt;
 
-use std::{collections::BTreeMap, net::SocketAddr, ops::Range};
+use std::{collections::BTreeMap, net::SocketAddr};
 
-use self::rule_list::{RuleDestination, RuleList};
+use self::rule_list::RuleList;
 pub(super) use self::{
     expression::{Data, Verdict},
     legacy::{has_legacy_chain, legacy_tables},
+    rule_list::Rule,
 };
 pub(super) use self::{
     expression::{
@@ -115,15 +116,6 @@ pub(super) struct Base {
     pub(super) drops_by_policy: bool,
     /// The devices of a chain of a device.
     pub(super) devices: Vec<String>,
-}
-
-/// A rule: where its parts are in the bytes of all rules.
-#[derive(Debug, Clone)]
-pub(super) struct Rule {
-    pub(super) handle: u64,
-    destination: RuleDestination,
-    expressions: Range<usize>,
-    userdata: Range<usize>,
 }
 
 /// Names a set of a table.

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Base, Chain, ChainKind, Hook, Rule, RuleDestination, RuleList, Ruleset, SetShape, Table,
-    expression::limit_of_object, legacy::legacy_tables,
+    Base, Chain, ChainKind, Hook, Rule, RuleList, Ruleset, SetShape, Table,
+    expression::limit_of_object, legacy::legacy_tables, rule_list::RuleDestination,
 };
 use contiv_model::parallel::in_shares;
 

@@ -3,13 +3,26 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
+    ops::Range,
 };
 
-use super::{Expression, Register, Rule, XtMatch};
+use super::{
+    expression::{Expression, Register},
+    xt::XtMatch,
+};
 use crate::nftables::netlink::{
     Attributes,
     constants::{NFPROTO_IPV4, NFPROTO_IPV6, expr},
 };
+
+/// A rule: where its parts are in the bytes of all rules.
+#[derive(Debug, Clone)]
+pub(in crate::packet_path) struct Rule {
+    pub(in crate::packet_path) handle: u64,
+    pub(super) destination: RuleDestination,
+    pub(super) expressions: Range<usize>,
+    pub(super) userdata: Range<usize>,
+}
 
 /// The only destination that a rule matches; none for any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -147,29 +160,42 @@ impl FromIterator<Rule> for RuleList {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::testing::{equals, payload},
-        *,
+    use super::*;
+    use crate::{
+        netlink::Writer,
+        nftables::netlink::constants::{LIST_ELEM, data, rule},
     };
-    use crate::{netlink::Writer, nftables::netlink::constants::LIST_ELEM};
 
     #[test]
     fn bytes_of_a_source_of_ipv6_are_no_destination_of_ipv4() {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
-        for expression in [
-            payload(expr::PAYLOAD_NETWORK_HEADER, 16, 4),
-            equals(&[10, 96, 0, 1]),
-        ] {
-            writer.bytes(LIST_ELEM, &expression);
-        }
+        writer.nested(LIST_ELEM, |expression| {
+            expression.text(rule::EXPR_NAME, "payload");
+            expression.nested(rule::EXPR_DATA, |payload| {
+                payload.u32(expr::PAYLOAD_DREG, 1);
+                payload.u32(expr::PAYLOAD_BASE, expr::PAYLOAD_NETWORK_HEADER);
+                payload.u32(expr::PAYLOAD_OFFSET, 16);
+                payload.u32(expr::PAYLOAD_LEN, 4);
+            });
+        });
+        writer.nested(LIST_ELEM, |expression| {
+            expression.text(rule::EXPR_NAME, "cmp");
+            expression.nested(rule::EXPR_DATA, |compare| {
+                compare.u32(expr::CMP_SREG, 1);
+                compare.u32(expr::CMP_OP, expr::CMP_EQ);
+                compare.nested(expr::CMP_DATA, |inner| {
+                    inner.bytes(data::VALUE, &[10, 96, 0, 1]);
+                });
+            });
+        });
         let address = |family| RuleDestination::of(family, Attributes(&bytes)).address;
         assert_eq!(address(NFPROTO_IPV4), Some("10.96.0.1".parse().unwrap()));
         assert_eq!(address(NFPROTO_IPV6), None);
     }
 
     /// A rule for one of a few addresses and ports, each of which may be any.
-    fn rule(number: usize) -> Rule {
+    fn rule_of(number: usize) -> Rule {
         let address = ["10.96.0.1", "10.96.0.2", "fd00::1"].get(number % 4);
         Rule {
             handle: number as u64,
@@ -184,7 +210,7 @@ mod tests {
 
     #[test]
     fn index_of_a_long_chain_finds_the_rules_that_a_walk_finds() {
-        let list: RuleList = (0..200).map(|number| rule(number * 7)).collect();
+        let list: RuleList = (0..200).map(|number| rule_of(number * 7)).collect();
         assert!(!list.numbers.is_empty());
         for to in [
             "10.96.0.1:80",
