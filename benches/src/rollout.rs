@@ -242,7 +242,7 @@ impl<'a> Web<'a> {
 }
 
 /// Connects again and again, and closes with a reset, so that a port can be used again. Returns when the connection of each port began.
-fn connect_all(to: SocketAddr, begun: &mpsc::Sender<()>) -> Result<BTreeMap<u16, Instant>> {
+fn connect_all(to: SocketAddr, first: &mpsc::Sender<()>) -> Result<BTreeMap<u16, Instant>> {
     let failed = |error| LabError::system(format!("connect to {to}"), error);
     let mut made = BTreeMap::new();
     for _ in 0..CONNECTIONS {
@@ -252,7 +252,7 @@ fn connect_all(to: SocketAddr, begun: &mpsc::Sender<()>) -> Result<BTreeMap<u16,
         let linger = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
         linger.map_err(failed)?;
         // Nobody waits for it if it was not the first one.
-        let _ = begun.send(());
+        let _ = first.send(());
     }
     Ok(made)
 }

@@ -205,6 +205,7 @@ mod tests {
             input: Some(InterfaceName::new("eth1")),
             output: None,
             mark: 0,
+            priority: None,
             unknown_mark: 0,
             is_answer: false,
             is_size_error: false,

@@ -118,7 +118,7 @@ pub(super) fn ask_nodes<T: Send>(
                     all.answers.push((node, one));
                     continue;
                 }
-                Err(note) => writeln!(all.err, "note: {note}"),
+                Err(reason) => writeln!(all.err, "note: {reason}"),
             },
             Err(error) => {
                 all.is_good = false;

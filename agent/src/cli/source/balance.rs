@@ -129,10 +129,12 @@ impl BalanceView {
         let counted = Duration::try_from(self.at.duration_since(self.since)).unwrap_or_default();
         let mut notes = String::new();
         if counted + Duration::from_secs(1) < wanted {
-            notes += &format!(
-                "note: counted for {} s only: counting was begun anew meanwhile\n",
-                counted.as_secs()
-            );
+            let seconds = counted.as_secs().to_string();
+            notes.extend([
+                "note: counted for ",
+                &seconds,
+                " s only: counting was begun anew meanwhile\n",
+            ]);
         }
         if self.is_full {
             notes += "warning: more frontends and backends have connections than the kernel can count: some are missing\n";

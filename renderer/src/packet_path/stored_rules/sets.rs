@@ -57,8 +57,6 @@ pub(in crate::packet_path) struct StoredSet {
     is_interval: bool,
     /// It is a map.
     pub(super) is_map: bool,
-    /// Rules fill it. It is taken as empty, as for a client that was never here.
-    is_dynamic: bool,
     /// It belongs to one rule, and keeps its elements as long as it exists.
     is_constant: bool,
     /// As in [`SetShape::handles`].
@@ -138,13 +136,13 @@ impl StoredSet {
             fields: shape.fields.clone(),
             is_map: shape.flags & set::FLAG_MAP != 0,
             is_interval: shape.flags & set::FLAG_INTERVAL != 0,
-            is_dynamic: shape.flags & set::FLAG_EVAL != 0,
             is_constant: shape.flags & CONSTANT == CONSTANT,
             handles: shape.handles,
             timeout: u32::try_from(shape.timeout / 1000).unwrap_or(u32::MAX),
             ..Self::default()
         };
-        if new.is_dynamic {
+        // One that rules fill is taken as empty, as for a client that was never here.
+        if shape.flags & set::FLAG_EVAL != 0 {
             return Ok(new);
         }
         let mut stored = new.clone();
