@@ -101,8 +101,7 @@ impl Source {
         let (mut ticked, mut spoke) = (Instant::now(), Instant::now());
         let mut tick = TICK;
         loop {
-            self.admit();
-            self.watchers.retain(|watcher| !watcher.is_gone());
+            admit(&mut self.watchers, &self.arrivals, self.budget.rate);
             if self.watchers.is_empty() || self.requests.is_closed() {
                 return Ok(());
             }
@@ -122,23 +121,6 @@ impl Source {
             }
             self.watchers.iter_mut().for_each(Watcher::flush);
             thread::sleep(READ_INTERVAL);
-        }
-    }
-
-    /// Lets those watch that have come.
-    fn admit(&mut self) {
-        while let Ok(mut watcher) = self.arrivals.try_recv() {
-            if self.watchers.len() >= MAX_WATCHERS {
-                watcher.answer(Err(format!(
-                    "{MAX_WATCHERS} watch already, which is the most; end one of them"
-                )));
-                continue;
-            }
-            if self.budget.rate.one_in() > 1 {
-                watcher.notify(&sample_notice(self.budget.rate));
-            }
-            watcher.answer(Ok(()));
-            self.watchers.push(watcher);
         }
     }
 
@@ -265,6 +247,24 @@ impl Source {
     }
 }
 
+/// Lets those watch that have come. Those that have gone make room first.
+fn admit(watchers: &mut Vec<Watcher>, arrivals: &Receiver<Watcher>, rate: SampleRate) {
+    watchers.retain(|watcher| !watcher.is_gone());
+    while let Ok(mut watcher) = arrivals.try_recv() {
+        if watchers.len() >= MAX_WATCHERS {
+            watcher.answer(Err(format!(
+                "{MAX_WATCHERS} watch already, which is the most; end one of them"
+            )));
+            continue;
+        }
+        if rate != SampleRate::ALL {
+            watcher.notify(&sample_notice(rate));
+        }
+        watcher.answer(Ok(()));
+        watchers.push(watcher);
+    }
+}
+
 fn run(mut first: Watcher, requests: mpsc::Sender<Request>, arrivals: Receiver<Watcher>) {
     let mut source = match Source::open(requests, arrivals) {
         Ok(source) => source,
@@ -298,4 +298,31 @@ pub(super) fn sample_notice(rate: SampleRate) -> serde_json::Value {
         _ => format!("too many connections: one in {one_in} is shown; a filter shows others"),
     };
     json!({"event": "notice", "text": text, "one_in": one_in})
+}
+
+#[cfg(test)]
+mod tests {
+    use contiv_node::flows::FlowFilter;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn watcher_that_has_gone_makes_room_for_one_that_comes() {
+        let (sender, arrivals) = threads::channel();
+        let mut watchers = Vec::new();
+        let mut come = || {
+            let (reply, mut answer) = oneshot::channel();
+            let (watcher, pieces) = Watcher::new(FlowFilter::default(), reply);
+            sender.send(watcher).unwrap();
+            admit(&mut watchers, &arrivals, SampleRate::ALL);
+            (answer.try_recv().unwrap(), pieces)
+        };
+        let mut watched: Vec<_> = (0..MAX_WATCHERS).map(|_| come()).collect();
+        assert!(watched.iter().all(|(answer, _)| answer.is_ok()));
+        let (answer, _) = come();
+        assert!(answer.unwrap_err().contains("8 watch already"));
+        drop(watched.pop());
+        assert_eq!(come().0, Ok(()));
+    }
 }

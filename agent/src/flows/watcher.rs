@@ -92,7 +92,7 @@ impl Watcher {
 
     /// Adds a notice to the next piece.
     pub(super) fn notify(&mut self, notice: &Value) {
-        self.next.notices.push(notice.clone());
+        add_notice(&mut self.next.notices, notice.clone());
     }
 
     /// Has an empty piece sent if there is nothing else.
@@ -110,6 +110,8 @@ impl Watcher {
             Ok(permit) => permit,
             Err(TrySendError::Full(())) => {
                 self.lost += piece.flows.len();
+                // Without them what comes later would look complete.
+                self.next.notices = piece.notices;
                 return;
             }
             Err(TrySendError::Closed(())) => return,
@@ -122,6 +124,16 @@ impl Watcher {
         }
         permit.send(piece);
     }
+}
+
+/// Adds a notice in the place of one of its kind, which has the same keys: so there are only as many as kinds.
+pub(crate) fn add_notice(notices: &mut Vec<Value>, notice: Value) {
+    let has_same_keys = |known: &Value| match (known.as_object(), notice.as_object()) {
+        (Some(known), Some(new)) => known.keys().eq(new.keys()),
+        _ => false,
+    };
+    notices.retain(|known| !has_same_keys(known));
+    notices.push(notice);
 }
 
 /// Appends a line of JSON.
@@ -197,5 +209,30 @@ mod tests {
         assert_eq!(text(pieces.try_recv().unwrap()), "");
         drop(pieces);
         assert!(watcher.is_gone());
+    }
+
+    #[test]
+    fn notices_wait_while_the_channel_is_full_the_last_of_each_kind() {
+        let (mut watcher, mut pieces) = Watcher::new(FlowFilter::default(), oneshot::channel().0);
+        for _ in 0..MAX_WAITING {
+            watcher.add(&flow("web"));
+            watcher.flush();
+        }
+        for one_in in [2, 4] {
+            watcher
+                .notify(&json!({"event": "notice", "text": one_in.to_string(), "one_in": one_in}));
+            watcher.flush();
+        }
+        watcher.notify(&json!({"event": "notice", "text": "late", "ends_at_once": false}));
+        watcher.flush();
+        while let Ok(piece) = pieces.try_recv() {
+            assert!(piece.notices.is_empty(), "{piece:?}");
+        }
+        watcher.flush();
+        let notices = pieces.try_recv().unwrap().notices.into_iter();
+        let texts: Vec<Value> = notices.map(|mut notice| notice["text"].take()).collect();
+        assert_eq!(texts, ["4", "late"]);
+        watcher.flush();
+        assert!(pieces.try_recv().is_err(), "each is told once");
     }
 }
