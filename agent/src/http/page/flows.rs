@@ -1,14 +1,12 @@
 //! The page of the newest connections through services.
 
-use std::collections::BTreeMap;
-
 use axum::{
     extract::{Query as Arguments, State, rejection::QueryRejection},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
 };
 use contiv_model::ServiceId;
 use contiv_node::{
-    flows::{FlowVerdict, ServiceFlow},
+    flows::{FlowNews, FlowVerdict, ServiceFlow},
     plural::counted,
 };
 use maud::{Markup, html};
@@ -17,7 +15,8 @@ use super::{
     super::{
         Api,
         flows::FlowsArguments,
-        recent_flows::{LEASE, MAX_CONNECTIONS, RecentView},
+        protection::refuse_foreign_site,
+        recent_flows::{LEASE, MAX_CONNECTIONS, RecentView, known_verdict},
         views::bad_request,
     },
     layout::{Page, PageError, Tone, in_url, local, service_link, table, toned},
@@ -34,9 +33,11 @@ const VERDICTS: [FlowVerdict; 3] = [
     FlowVerdict::Refused,
 ];
 
-/// `GET /page/flows`: the first view begins to watch connections, and others go on with that.
+/// `GET /page/flows`: the first view begins to watch connections, and others go on with that. That costs time of the kernel, which pages
+/// of other sites may not cause: by a link from there the page has only its form.
 pub(super) async fn flows_page(
     State(api): State<Api>,
+    headers: HeaderMap,
     arguments: Result<Arguments<FlowsArguments>, QueryRejection>,
 ) -> Result<Page, PageError> {
     let Arguments(asked) = arguments.map_err(bad_request)?;
@@ -44,14 +45,20 @@ pub(super) async fn flows_page(
         Ok(filter) => filter,
         Err(problem) => {
             let problem = html! { p.bad role="alert" { (problem) } };
-            return Ok(page(&asked, &problem).with_status(StatusCode::BAD_REQUEST));
+            return Ok(page(&asked, &problem, false).with_status(StatusCode::BAD_REQUEST));
         }
     };
+    if refuse_foreign_site(&headers).is_err() {
+        let how = html! {
+            p.warn { "This page was opened by a link from elsewhere: “show” begins to watch connections." }
+        };
+        return Ok(page(&asked, &how, false));
+    }
     let recent = match api.recent_flows.view(filter).await {
         Ok(view) => connections(&asked, &view),
         Err(reason) => html! { p.bad { "Connections cannot be watched: " (reason) } },
     };
-    Ok(page(&asked, &recent))
+    Ok(page(&asked, &recent, true))
 }
 
 /// The address of the page with the connections of a service.
@@ -81,11 +88,12 @@ fn path(asked: &FlowsArguments) -> String {
     }
 }
 
-fn page(asked: &FlowsArguments, recent: &Markup) -> Page {
+/// The page with its form. If it is live the script fetches it again when there is something new.
+fn page(asked: &FlowsArguments, recent: &Markup, is_live: bool) -> Page {
     let main = html! {
         h1 { "Connections through services" }
         section #which { (form(asked)) }
-        section #recent data-live data-events="/page/events?flows=true" { (recent) }
+        section #recent data-live[is_live] data-events=[is_live.then_some("/page/events?flows=true")] { (recent) }
     };
     Page::new("Connections – contiv", &main)
 }
@@ -126,7 +134,7 @@ fn connections(asked: &FlowsArguments, view: &RecentView) -> Markup {
             "The newest first. The watch ends " (minutes) " minute after the last look."
         }
         @for (at, notice) in &view.notices { p.warn { (local(*at, "%T")) ": " (notice) } }
-        @if rows.is_empty() {
+        @if view.verdicts.is_empty() && view.begun == 0 {
             p { "None so far." }
         } @else {
             p {
@@ -134,29 +142,30 @@ fn connections(asked: &FlowsArguments, view: &RecentView) -> Markup {
                 @if view.flows.len() > MAX_ROWS { "; the newest " (MAX_ROWS) " are shown" }
                 "."
             }
-            (table(&TITLES, &rows))
+            @if rows.is_empty() { p { "None of them is " (asked.verdict) "." } } @else { (table(&TITLES, &rows)) }
         }
     }
 }
 
 /// How many there are, and with links how many of them have which verdict.
 fn summary(asked: &FlowsArguments, view: &RecentView) -> Markup {
-    let mut counts: BTreeMap<FlowVerdict, usize> = BTreeMap::new();
-    for flow in &view.flows {
-        *counts.entry(flow.verdict).or_default() += 1;
-    }
     let link = |verdict: FlowVerdict| {
         path(&FlowsArguments {
             verdict: verdict.to_string(),
             ..asked.clone()
         })
     };
+    let count = view.verdicts.values().sum::<usize>() + view.begun;
     html! {
-        @if view.flows.len() == MAX_CONNECTIONS { "The newest " }
-        (counted(view.flows.len(), "connection")) ":"
-        @for (at, (verdict, count)) in counts.iter().enumerate() {
+        @if count == MAX_CONNECTIONS { "The newest " }
+        (counted(count, "connection")) ":"
+        @for (at, (verdict, count)) in view.verdicts.iter().enumerate() {
             @if at > 0 { "," }
             " " a href=(link(*verdict)) { (count) " " (verdict) }
+        }
+        @if view.begun > 0 {
+            @if !view.verdicts.is_empty() { "," }
+            " " (view.begun) " just begun"
         }
     }
 }
@@ -174,19 +183,27 @@ fn row(asked: &FlowsArguments, flow: &ServiceFlow) -> Vec<Markup> {
         flow.destination.port(),
         flow.protocol(),
     );
+    let verdict = known_verdict(flow);
     let state = match flow.tcp_state {
+        // It is another one since: the kernel does not tell of each change.
+        _ if verdict.is_none() => String::new(),
         Some(state) => state.to_string(),
         None if flow.is_answered => "answered".to_owned(),
         None => String::new(),
     };
-    let tone = match flow.verdict {
-        FlowVerdict::Served => Tone::Plain,
-        FlowVerdict::Unanswered => Tone::Warning,
-        FlowVerdict::Refused => Tone::Bad,
+    let tone = match verdict {
+        None | Some(FlowVerdict::Served) => Tone::Plain,
+        Some(FlowVerdict::Unanswered) => Tone::Warning,
+        Some(FlowVerdict::Refused) => Tone::Bad,
     };
-    let verdict = match flow.reason {
-        Some(reason) => format!("{}: {reason}", flow.verdict),
-        None => flow.verdict.to_string(),
+    let verdict = match (verdict, flow.reason) {
+        (None, _) => String::new(),
+        (Some(verdict), Some(reason)) => format!("{verdict}: {reason}"),
+        (Some(verdict), None) => verdict.to_string(),
+    };
+    let at = match (flow.event, flow.started) {
+        (FlowNews::Live, Some(started)) => started,
+        _ => flow.at,
     };
     vec![
         service_link(&flow.service),
@@ -194,7 +211,7 @@ fn row(asked: &FlowsArguments, flow: &ServiceFlow) -> Vec<Markup> {
         html! { @if let Some(backend) = flow.backend { (backend) } },
         html! { (state) },
         toned(tone, &verdict),
-        html! { (local(flow.at, "%T")) " " (flow.event) },
+        html! { (local(at, "%T")) " " (flow.event) },
         html! { a href=(why) { "why" } },
     ]
 }
@@ -202,7 +219,8 @@ fn row(asked: &FlowsArguments, flow: &ServiceFlow) -> Vec<Markup> {
 #[cfg(test)]
 mod tests {
     use contiv_model::{Frontend, Protocol};
-    use contiv_node::flows::{FlowNews, FlowReason};
+    use contiv_node::flows::FlowReason;
+    use contiv_renderer::packet_path::TcpState;
     use jiff::Timestamp;
 
     use super::*;
@@ -232,6 +250,8 @@ mod tests {
 
     fn view(flows: Vec<ServiceFlow>) -> RecentView {
         RecentView {
+            verdicts: [(FlowVerdict::Refused, flows.len())].into(),
+            begun: 0,
             flows,
             notices: vec![(Timestamp::UNIX_EPOCH, "one in <4> is shown".to_owned())],
             since: Timestamp::UNIX_EPOCH,
@@ -257,6 +277,36 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
+    }
+
+    #[test]
+    fn connection_that_has_begun_is_not_served_yet() {
+        let new = ServiceFlow {
+            event: FlowNews::New,
+            verdict: FlowVerdict::Served,
+            reason: None,
+            tcp_state: Some(TcpState::SynSent),
+            ..refused()
+        };
+        let view = RecentView {
+            verdicts: [(FlowVerdict::Unanswered, 2)].into(),
+            begun: 1,
+            ..view(vec![new])
+        };
+        let shown = connections(&FlowsArguments::default(), &view).into_string();
+        for part in [">2 unanswered</a>, 1 just begun.", " new</td>"] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        for part in ["served", "syn-sent"] {
+            assert!(!shown.contains(part), "{part} is in {shown}");
+        }
+        let asked = FlowsArguments {
+            verdict: "refused".to_owned(),
+            ..FlowsArguments::default()
+        };
+        let flows = Vec::new();
+        let shown = connections(&asked, &RecentView { flows, ..view }).into_string();
+        assert!(shown.contains("None of them is refused."), "{shown}");
     }
 
     #[test]

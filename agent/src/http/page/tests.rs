@@ -135,6 +135,41 @@ async fn links_lead_to_parts_and_paths_that_exist() {
 }
 
 #[tokio::test]
+async fn link_from_another_site_does_not_begin_to_watch_connections() {
+    let harness = ready(vec![]).await;
+    let api = harness.api();
+    for (site, is_foreign) in [
+        ("cross-site", true),
+        ("same-site", true),
+        ("same-origin", false),
+    ] {
+        let request = Request::get("/page/flows?client=10.1.1.1&verdict=refused");
+        let mut request = request
+            .header("sec-fetch-site", site)
+            .body(Body::empty())
+            .unwrap();
+        let peer = ConnectInfo(Peer(LOOPBACK.parse().unwrap()));
+        request.extensions_mut().insert(peer);
+        let response = router(api.clone()).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let page = String::from_utf8(body.to_vec()).unwrap();
+        assert_has(
+            &page,
+            &[" value=\"10.1.1.1\"", "<option selected>refused</option>"],
+        );
+        let is_form_alone = page.contains("opened by a link from elsewhere");
+        // The script would fetch it as its own.
+        let is_live = page.contains("data-live");
+        assert_eq!(
+            (is_form_alone, is_live),
+            (is_foreign, !is_foreign),
+            "{page}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn browsers_may_load_nothing_but_own_files() {
     let harness = ready(vec![]).await;
     for path in ["/", "/page/services/default/web", "/page/why", "/?page=x"] {
