@@ -27,6 +27,8 @@ use tokio::{
 use crate::drivers::{Request, snapshot};
 use source::{Source, refused_attempts, sample_notice};
 use watcher::Watcher;
+#[cfg(feature = "otlp")]
+pub(crate) use watcher::add_notice;
 pub(crate) use watcher::{Piece, Pieces};
 
 /// How often a watcher comes anew that came just as the thread ended.

@@ -93,12 +93,17 @@ pub(super) fn fill_flow(record: &mut SdkLogRecord, flow: &ServiceFlow) {
     }
 }
 
-/// Fills in what is to be known of the connections: the text, and the numbers that it has.
+/// Fills in what is to be known of the connections: the text, and the numbers that it has. All but that a watch begins are warnings.
 pub(super) fn fill_notice(record: &mut SdkLogRecord, notice: &Value) {
     record.set_event_name(NOTICE);
     set_time(record, SystemTime::now());
-    record.set_severity_number(Severity::Warn);
-    record.set_severity_text("WARN");
+    let (severity, text) = if notice["watched"] == true {
+        (Severity::Info, "INFO")
+    } else {
+        (Severity::Warn, "WARN")
+    };
+    record.set_severity_number(severity);
+    record.set_severity_text(text);
     for (name, value) in notice.as_object().into_iter().flatten() {
         let name = format!("{FLOW}.{name}");
         match value {
@@ -239,5 +244,9 @@ mod tests {
         let at_once = attribute(&record, "contiv.flow.ends_at_once");
         assert_eq!(at_once, Some(false.into()));
         assert_eq!(attribute(&record, "contiv.flow.text"), None);
+        assert_eq!(record.severity_number(), Some(Severity::Warn));
+        let begun = json!({"text": "from here on", "watched": true});
+        let record = filled(|record| fill_notice(record, &begun));
+        assert_eq!(record.severity_number(), Some(Severity::Info));
     }
 }

@@ -7,7 +7,10 @@
 mod collector;
 mod flow_exporter;
 mod flow_records;
+mod outbox;
 mod spans;
+#[cfg(test)]
+mod test_flows;
 
 use std::time::{Duration, Instant};
 
@@ -26,6 +29,7 @@ use crate::{
     drivers::{Question, Request},
     flows::Flows,
 };
+use collector::{Collector, TIME_LIMIT};
 use flow_exporter::FlowExporter;
 use spans::{Clock, spans};
 
@@ -33,6 +37,8 @@ use spans::{Clock, spans};
 const HISTORY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How many events are sent at a time.
 const MAX_EVENTS_PER_REQUEST: usize = 256;
+/// How many connections to the collector wait for the exporter, which looks each second.
+const MAX_OPENED: usize = 256;
 /// A slower renderer is not waited for.
 const RENDERER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -51,12 +57,14 @@ pub(crate) fn start(
         }
         return Ok(());
     }
-    let exporter = collector::span_exporter(config).context("--otlp-endpoint")?;
+    let (sender, opened) = mpsc::channel(MAX_OPENED);
+    let collector = Collector::new(config, TIME_LIMIT, sender).context("--otlp-endpoint")?;
+    let exporter = collector.span_exporter().context("--otlp-endpoint")?;
     info!(otlp = config.otlp_endpoint, "traces of changes");
     if config.otlp_flows {
-        let exporter = collector::log_exporter(config).context("--otlp-endpoint")?;
+        let exporter = collector.log_exporter().context("--otlp-endpoint")?;
         info!(otlp = config.otlp_endpoint, "connections through services");
-        tokio::spawn(FlowExporter::new(exporter, flows.clone()).run(requests.clone()));
+        tokio::spawn(FlowExporter::new(exporter, flows.clone(), opened).run(requests.clone()));
     }
     tokio::spawn(HistoryExporter::new(exporter, requests.clone()).run(HISTORY_POLL_INTERVAL));
     Ok(())

@@ -86,7 +86,7 @@ impl Collector {
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
                 .is_ok()
             {
-                status = "400 Bad Request";
+                status = "503 Service Unavailable";
             } else {
                 self.take(ExportLogsServiceRequest::decode(&*body)?);
             }
