@@ -1,11 +1,17 @@
 //! What a change of services does to the connections that conntrack knows.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
-use contiv_model::{ChangeSet, Protocol, Snapshot};
+use contiv_model::{ChangeSet, Frontend, Protocol, Snapshot};
 
 use super::flows::{KnownFlow, TcpState};
-use crate::nftables::conntrack::{Flow, FlowVerdict, Identity, StaleFlowFilter};
+use crate::nftables::{
+    Family, FrontendKey,
+    conntrack::{Flow, FlowVerdict, Identity, StaleFlowFilter},
+};
 
 /// What becomes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +45,32 @@ impl FlowFates {
             filter,
             node_ips: node_ips.copied().collect(),
         }
+    }
+
+    /// Adds the backends to which the kernel sends new connections to an address: as at its start, the agent knows them only from there.
+    pub fn add_programmed(
+        &mut self,
+        frontend: &Frontend,
+        to: SocketAddr,
+        backends: &BTreeSet<SocketAddr>,
+    ) {
+        let key = match *frontend {
+            Frontend::Address {
+                address,
+                protocol,
+                port,
+            } => FrontendKey {
+                address,
+                protocol,
+                port,
+            },
+            Frontend::NodePort { protocol, port } => {
+                self.node_ips.insert(to.ip());
+                FrontendKey::node_port(Family::of(&to.ip()), protocol, port)
+            }
+        };
+        let backends = backends.iter().copied().collect();
+        self.filter.add_found(key, &backends);
     }
 
     /// What becomes of a connection.
@@ -134,6 +166,32 @@ mod tests {
             assert_eq!(fates.of(&flow), expected, "{flow:?}");
             flow.zone = 3;
             assert_eq!(fates.of(&flow), FlowFate::GoesOn, "of another program");
+        }
+    }
+
+    #[test]
+    fn connections_to_a_frontend_that_only_the_kernel_has_are_not_kept() {
+        let none = Snapshot::default();
+        let backends: BTreeSet<SocketAddr> = [ONE.parse().unwrap()].into();
+        let established = Some(TcpState::Established);
+        for (protocol, tcp_state, expected) in [
+            (Protocol::Udp, None, FlowFate::Deleted),
+            (Protocol::Tcp, established, FlowFate::Drained),
+        ] {
+            let flow = flow(protocol, ONE, tcp_state);
+            let mut fates = FlowFates::new(&none, &none, true);
+            assert_eq!(fates.of(&flow), FlowFate::GoesOn, "nothing is known of it");
+            let address = Frontend::Address {
+                address: flow.destination.ip(),
+                protocol,
+                port: flow.destination.port(),
+            };
+            fates.add_programmed(&address, flow.destination, &backends);
+            assert_eq!(fates.of(&flow), expected, "{flow:?}");
+            let mut fates = FlowFates::new(&none, &none, true);
+            let node_port = Frontend::NodePort { protocol, port: 80 };
+            fates.add_programmed(&node_port, flow.destination, &backends);
+            assert_eq!(fates.of(&flow), expected, "{flow:?}");
         }
     }
 }

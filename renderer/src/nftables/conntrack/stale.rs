@@ -100,7 +100,7 @@ impl StaleFlowFilter {
     }
 
     /// Adds the former backends of a frontend, after everything that is programmed now was added.
-    pub(super) fn add_found(&mut self, frontend: FrontendKey, had: &Backends) {
+    pub(crate) fn add_found(&mut self, frontend: FrontendKey, had: &Backends) {
         if !had.is_empty() {
             self.frontends.entry(frontend).or_default().gone.extend(had);
         }
