@@ -72,22 +72,27 @@ pub(crate) fn parse<C: Args + DeserializeOwned>(name: &str, text: &str) -> Resul
 }
 
 /// Parses the configuration that an agent reports, which may be of another version. A key that this version does not know, or with
-/// a value that it cannot read, counts as not set.
+/// a value that it cannot read, counts as not set, and is returned with its value, as in the file.
 ///
 /// # Errors
 /// When the text is not TOML.
 pub(crate) fn parse_of_any_version<C: DeserializeOwned>(
     name: &str,
     text: &str,
-) -> Result<C, ConfigError> {
+) -> Result<(C, Vec<String>), ConfigError> {
     let wrong =
         |error: toml::de::Error| ConfigError::one(format!("{name}: {}", error.message().trim()));
     let mut table: toml::Table = toml::from_str(text).map_err(wrong)?;
+    let mut unknown = Vec::new();
     table.retain(|key, value| {
         let alone = toml::Table::from_iter([(key.to_owned(), value.clone())]);
-        alone.try_into::<C>().is_ok()
+        let is_known = alone.try_into::<C>().is_ok();
+        if !is_known {
+            unknown.push(format!("{key} = {value}"));
+        }
+        is_known
     });
-    table.try_into().map_err(wrong)
+    Ok((table.try_into().map_err(wrong)?, unknown))
 }
 
 fn line(text: &str, offset: usize) -> usize {

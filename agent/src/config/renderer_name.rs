@@ -18,6 +18,9 @@ impl RendererName {
     /// The one that adds routes.
     pub const ROUTE: Self = Self("route");
 
+    /// The one that only prints.
+    pub const DRY_RUN: Self = Self("dry-run");
+
     /// The name as it is registered.
     pub const fn as_str(self) -> &'static str {
         self.0
@@ -65,7 +68,11 @@ mod tests {
                     .is_some_and(|renderer| renderer.name() == name)
             );
         }
-        for known in [RendererName::NFTABLES, RendererName::ROUTE] {
+        for known in [
+            RendererName::NFTABLES,
+            RendererName::ROUTE,
+            RendererName::DRY_RUN,
+        ] {
             assert!(registry::NAMES.contains(&known.as_str()));
         }
         assert!("nft".parse::<RendererName>().is_err());

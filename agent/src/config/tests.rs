@@ -513,7 +513,13 @@ fn configuration_of_another_version_is_read_where_known() {
     };
     assert_eq!(
         file::parse_of_any_version::<Config>("/config", text),
-        Ok(expected)
+        Ok((
+            expected,
+            vec![
+                "future = { a = 1 }".to_owned(),
+                "renderers = [\"flowtable\"]".to_owned()
+            ]
+        ))
     );
     assert!(file::parse_of_any_version::<Config>("/config", "node-name").is_err());
 }

@@ -96,6 +96,14 @@ fn manifests_are_compared_with_the_store_by_connections() {
     let refused = cluster.manifests(&[], &broken);
     assert_eq!(refused.code, 2, "as with diff(1): {refused:?}");
     assert!(refused.err.contains("shop/web"), "{refused:?}");
+    assert!(
+        refused.out.starts_with("whether something would change")
+            && refused.out.lines().count() == 1,
+        "{refused:?}"
+    );
+    let empty = cluster.manifests(&[], "");
+    assert_eq!(empty.code, 2, "a wrong path must not pass: {empty:?}");
+    assert!(empty.err.contains("there is no object in -"), "{empty:?}");
 
     let unchanged = cluster.manifests(&[], &web("web", 7));
     assert_eq!(unchanged.code, 0, "it writes nothing: {unchanged:?}");
@@ -140,11 +148,58 @@ fn configuration_is_compared_with_that_of_the_agent() {
     assert_eq!(log.code, 0, "{log:?}");
     let all = json(&log);
     assert_eq!(all["changes"], Value::Array(Vec::new()));
+    assert_eq!(all["connections"], Value::Array(Vec::new()));
+    assert_eq!(
+        (&all["result"], all["compared"]["services"].as_u64()),
+        (&"same".into(), Some(2)),
+        "{all:#}"
+    );
     let setting = &all["settings"][0];
     assert_eq!(
         (&setting["setting"], &setting["effect"]),
         (&"log-level".into(), &"none on connections".into()),
         "{all:#}"
+    );
+
+    // Pods of other nodes would be dropped.
+    let wide = cluster.config(
+        &[],
+        "service-cidrs = []",
+        "service-cidrs = [\"10.0.0.0/8\"]",
+    );
+    assert_eq!(wide.code, 1, "{wide:?}");
+    assert!(
+        !wide.out.contains("nothing would change") && wide.out.contains("not compared"),
+        "{wide:?}"
+    );
+    let elsewhere = cluster.config(&["-o", "json"], "store = \"", "store = \"dir:/nowhere\" #");
+    assert_eq!(elsewhere.code, 2, "{elsewhere:?}");
+    assert_eq!(json(&elsewhere)["result"], "unknown", "{elsewhere:?}");
+    for renderer in ["route", "nftables"] {
+        let to = format!("[\"{renderer}\"]");
+        let others = cluster.config(&[], "[\"dry-run\"]", &to);
+        assert_eq!(others.code, 2, "{others:?}");
+        assert!(others.err.contains("`renderers`"), "{others:?}");
+    }
+
+    // What the agent has from flags.
+    let short = cluster.folder.path().join("short.toml");
+    fs::write(&short, "renderers = [\"dry-run\"]\n").unwrap();
+    let arguments = ["diff", "--agent", &cluster.agent.address, "--config"];
+    let short = run(&[&arguments[..], &[text(&short)]].concat());
+    assert!(
+        short.out.contains("(not in the file)")
+            && short.out.contains("state-dir")
+            && !short.out.contains("store "),
+        "{short:?}"
+    );
+    let manifest = cluster.folder.path().join("web.yaml");
+    fs::write(&manifest, web("web", 7)).unwrap();
+    let manifest = run(&[&arguments[..], &[text(&manifest)]].concat());
+    assert_eq!(manifest.code, 2, "{manifest:?}");
+    assert!(
+        manifest.err.contains("-f compares manifests"),
+        "{manifest:?}"
     );
 
     let wrong = cluster.config(&[], "masquerade-all", "masquerade-al");
@@ -156,7 +211,8 @@ fn configuration_is_compared_with_that_of_the_agent() {
 
     // Without the agent, by its file.
     let old = cluster.folder.path().join("old.toml");
-    fs::write(&old, cluster.agent.get("/config")).unwrap();
+    let of_agent = cluster.agent.get("/config");
+    fs::write(&old, of_agent.replace("dry-run", "nftables")).unwrap();
     let new = cluster.folder.path().join("kube-proxy.yaml");
     let of_kube_proxy = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n\
                          nftables: {masqueradeAll: true}\n";

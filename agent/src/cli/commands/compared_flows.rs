@@ -14,7 +14,7 @@ use contiv_model::{
     ContivService, FlowEnd, Frontend, InterfaceName, InterfacePattern, NodeFacts, Protocol,
     ServiceId, Snapshot, VerdictKind, client_examples,
     parallel::in_shares,
-    trace::{Affinity, Client, Flow, trace},
+    trace::{Affinity, Client, Flow, Trace, Verdict, trace},
 };
 use contiv_renderer::packet_path::{PathError, ProgrammedTable, ProxyCluster, ProxyFrontend};
 use serde::{Serialize, Serializer};
@@ -44,6 +44,10 @@ pub(super) trait OtherRules: Sync {
     fn node_port_addresses(&self, node: &NodeFacts) -> BTreeSet<IpAddr>;
     /// How a new connection ends.
     fn ends(&self, flow: &Flow, node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError>;
+    /// What else is known of a new connection; none of rules in the kernel.
+    fn trace(&self, _flow: &Flow) -> Option<Trace> {
+        None
+    }
     /// What they know of the node, if that may be something else.
     fn node(&self) -> Option<&NodeFacts> {
         None
@@ -52,6 +56,46 @@ pub(super) trait OtherRules: Sync {
     fn cluster(&self) -> Option<&ProxyCluster> {
         None
     }
+}
+
+/// The shares of backends of new connections.
+pub(super) type Shares = BTreeMap<SocketAddr, Share>;
+
+/// A share, in tenths of a percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Share(u16);
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0 / 10, self.0 % 10) {
+            (percent, 0) => write!(f, "{percent} %"),
+            (percent, tenths) => write!(f, "{percent}.{tenths} %"),
+        }
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(f64::from(self.0) / 10.0)
+    }
+}
+
+/// The shares by weight of the backends that may get a connection.
+pub(super) fn shares_of(trace: &Trace) -> Shares {
+    let Verdict::Backends(delivery) = &trace.verdict else {
+        return Shares::new();
+    };
+    let weights = delivery.candidates.iter();
+    let weights = weights.map(|candidate| u64::from(candidate.weight));
+    let total = weights.sum::<u64>().max(1);
+    let share = |weight: u16| {
+        let tenths = (u64::from(weight) * 1000 + total / 2) / total;
+        Share(u16::try_from(tenths).unwrap_or(1000))
+    };
+    let candidates = delivery.candidates.iter();
+    candidates
+        .map(|candidate| (candidate.endpoint(), share(candidate.weight)))
+        .collect()
 }
 
 /// Another desired state.
@@ -87,13 +131,17 @@ impl<'a> OtherState<'a> {
 impl OtherState<'_> {
     /// How a new connection ends.
     pub(super) fn end(&self, flow: &Flow) -> FlowEnd {
+        FlowEnd::of(&self.traced(flow))
+    }
+
+    fn traced(&self, flow: &Flow) -> Trace {
         let to = SocketAddr::new(flow.to(), flow.port());
         let few = Snapshot {
             services: self.index.services_at(to, flow.protocol()),
             node: self.snapshot.node.clone(),
             ..Snapshot::default()
         };
-        FlowEnd::of(&trace(&few, flow))
+        trace(&few, flow)
     }
 }
 
@@ -108,6 +156,10 @@ impl OtherRules for OtherState<'_> {
 
     fn ends(&self, flow: &Flow, _node: &NodeFacts) -> Result<BTreeSet<FlowEnd>, PathError> {
         Ok([self.end(flow)].into())
+    }
+
+    fn trace(&self, flow: &Flow) -> Option<Trace> {
+        Some(self.traced(flow))
     }
 
     fn node(&self) -> Option<&NodeFacts> {
@@ -530,6 +582,7 @@ fn neighbour(services: &Snapshot, is_ipv4: bool, is_local: bool) -> Option<IpAdd
     let node = &services.node;
     let ports = services.services.values().flat_map(|it| &it.ports);
     let backends: Vec<_> = ports.flat_map(|port| &port.backends).collect();
+    let addresses: BTreeSet<IpAddr> = backends.iter().map(|backend| backend.address).collect();
     let of_pods = backends.iter().filter(|backend| {
         backend.local == is_local
             && backend.address.is_ipv4() == is_ipv4
@@ -539,7 +592,7 @@ fn neighbour(services: &Snapshot, is_ipv4: bool, is_local: bool) -> Option<IpAdd
     of_pods
         .filter_map(|backend| after(backend.address))
         .find(|next| {
-            let is_backend = backends.iter().any(|backend| backend.address == *next);
+            let is_backend = addresses.contains(next);
             let is_pod_of_node = node.pod_cidrs.iter().any(|range| range.contains(*next));
             !is_backend && !node.is_local_address(*next) && (is_local || !is_pod_of_node)
         })
@@ -575,6 +628,22 @@ pub(super) fn destination_text(frontend: &Frontend, to: SocketAddr) -> String {
         Frontend::Address { protocol, .. } => format!("{to}/{protocol}"),
         Frontend::NodePort { protocol, .. } => format!("{to}/{protocol} (node port)"),
     }
+}
+
+/// As in "10.244.2.1:80 99.5 %, 10.244.2.2:80 0.5 %": the backends whose share is another one than on the other side.
+pub(super) fn shares_text(shares: &Shares, other: &Shares) -> String {
+    let differing = shares
+        .iter()
+        .filter(|(backend, share)| other.get(backend) != Some(share));
+    let mut parts: Vec<String> = differing
+        .map(|(backend, share)| format!("{backend} {share}"))
+        .collect();
+    let more = parts.len().saturating_sub(NAMED_BACKENDS);
+    if more > 0 {
+        parts.truncate(NAMED_BACKENDS);
+        parts.push(format!("{more} more"));
+    }
+    parts.join(", ")
 }
 
 /// As in "10.244.2.1:80, 10.244.2.2:80, masqueraded".

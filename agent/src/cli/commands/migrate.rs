@@ -88,9 +88,12 @@ impl Migrate {
     }
 }
 
-/// Whether a file has a configuration of kube-proxy.
-pub(super) fn is_of_kube_proxy(file: &Path) -> bool {
-    fs::read_to_string(file).is_ok_and(|text| text.contains(document::KIND))
+/// Whether the text of a file has a configuration of kube-proxy.
+pub(super) fn is_of_kube_proxy(text: &str) -> bool {
+    let kind = format!("kind:{}", document::KIND);
+    // A line of YAML or JSON, or one within a line of a `ConfigMap`; and no comment of an agent.toml.
+    let mut lines = text.lines().map(str::trim_start);
+    lines.any(|line| !line.starts_with('#') && line.replace(['"', '\'', ' '], "").contains(&kind))
 }
 
 /// The agent.toml for a file of kube-proxy, and what has to be done by hand.

@@ -127,7 +127,7 @@ impl StoreArgument {
         listener_process::check_owner(agent.port()).map_err(|reason| {
             anyhow!("what {agent} says about its store is not used: {reason}; name the store with --store")
         })?;
-        Ok(file::parse_of_any_version("/config", &text)?)
+        Ok(file::parse_of_any_version("/config", &text)?.0)
     }
 
     fn of_configuration(&self, config: &Config, is_named: bool) -> StoreTarget {

@@ -5,14 +5,17 @@ use std::{
     net::SocketAddr,
 };
 
-use contiv_model::{ChangeSet, FlowEnd, Frontend, ServiceId, Snapshot, VerdictKind, trace::trace};
+use contiv_model::{
+    ChangeSet, FlowEnd, Frontend, ServiceId, Snapshot, Trace, VerdictKind, trace::trace,
+};
 use contiv_renderer::packet_path::ProgrammedTable;
 use serde::Serialize;
 
 use crate::cli::{
     commands::compared_flows::{
-        ComparedClient, Destination, OtherRules, OtherState, Place, ServiceIndex, Unknown,
-        clients_text, destination_text, destinations, end_text, flows, visit_destinations,
+        ComparedClient, Destination, OtherRules, OtherState, Place, ServiceIndex, Shares, Unknown,
+        clients_text, destination_text, destinations, end_text, flows, shares_of, shares_text,
+        visit_destinations,
     },
     output::{
         color::TextStyle,
@@ -26,6 +29,9 @@ use crate::cli::{
 pub(super) struct Change {
     /// The service that has the frontend, before or after; none if only the kernel has it.
     pub(super) service: Option<ServiceId>,
+    /// The service that has it before, if that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) former_service: Option<ServiceId>,
     /// The frontend, which says whether it is a node port.
     pub(super) frontend: Frontend,
     /// Where they connect to.
@@ -36,6 +42,9 @@ pub(super) struct Change {
     pub(super) old: FlowEnd,
     /// How they will end.
     pub(super) new: FlowEnd,
+    /// The shares of the backends now and then, if only these change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shares: Option<[Shares; 2]>,
 }
 
 /// All changes.
@@ -96,25 +105,31 @@ impl Changes {
         let Destination { frontend, to, .. } = destination;
         self.frontends += 1;
         let known = old.frontends().get(&frontend);
-        let mut service = None;
-        let mut by_ends: BTreeMap<(FlowEnd, FlowEnd), BTreeSet<ComparedClient>> = BTreeMap::new();
+        let of_old = known.and_then(|known| known.service.as_ref());
+        let service_of = |traced: &Trace| traced.matched_port.as_ref().map(|it| it.service.clone());
+        let (mut owner, mut former) = (None, None);
+        let mut by_ends: BTreeMap<_, BTreeSet<ComparedClient>> = BTreeMap::new();
         for (client, flow) in flows(destination, few, old) {
             let traced = trace(few, &flow);
-            let of_new = traced.matched_port.as_ref().map(|port| &port.service);
-            let of_old = known.and_then(|known| known.service.as_ref());
-            service = service.or_else(|| of_new.or(of_old).cloned());
+            owner = owner.or_else(|| service_of(&traced));
             let new_end = FlowEnd::of(&traced);
             match old.ends(&flow, &few.node) {
                 Ok(ends) => {
                     // The agent's rules have several ends only if another program has changed them.
-                    for old_end in ends.into_iter().filter(|end| *end != new_end) {
-                        let clients = by_ends.entry((old_end, new_end.clone())).or_default();
-                        clients.insert(client);
+                    for old_end in ends {
+                        let shares = other_shares(&old_end, &new_end, || {
+                            Some([shares_of(&old.trace(&flow)?), shares_of(&traced)])
+                        });
+                        if old_end != new_end || shares.is_some() {
+                            former = former.or_else(|| service_of(&old.trace(&flow)?));
+                            let ends = (old_end, new_end.clone(), shares);
+                            by_ends.entry(ends).or_default().insert(client);
+                        }
                     }
                 }
                 Err(error) => {
                     self.unknown.insert(Unknown {
-                        service: service.clone(),
+                        service: owner.as_ref().or(of_old).cloned(),
                         frontend,
                         to,
                         reason: error.to_string(),
@@ -130,16 +145,37 @@ impl Changes {
         if !by_ends.values().all(is_itself) {
             by_ends.retain(|_, clients| !is_itself(clients));
         }
-        for ((old, new), clients) in by_ends {
+        let service = owner.or_else(|| former.clone()).or_else(|| of_old.cloned());
+        let former_service = former.filter(|former| service.as_ref() != Some(former));
+        for ((old, new, shares), clients) in by_ends {
             self.changes.insert(Change {
                 service: service.clone(),
+                former_service: former_service.clone(),
                 frontend,
                 to,
                 clients,
                 old,
                 new,
+                shares,
             });
         }
+    }
+
+    /// Where whether routes carry a service is not known, that they do on one side only is no change.
+    pub(super) fn with_unknown_routes(mut self) -> Self {
+        let is_routed = |end: &FlowEnd| end.verdict == VerdictKind::Routed;
+        let (unknown, changes): (BTreeSet<Change>, _) = std::mem::take(&mut self.changes)
+            .into_iter()
+            .partition(|change| is_routed(&change.old) != is_routed(&change.new));
+        self.changes = changes;
+        self.unknown
+            .extend(unknown.into_iter().map(|change| Unknown {
+                service: change.service,
+                frontend: change.frontend,
+                to: change.to,
+                reason: "only its agent knows whether the node's routes carry it".to_owned(),
+            }));
+        self
     }
 
     /// Where something changes, or is unknown.
@@ -165,7 +201,8 @@ impl Changes {
 
     /// The services of the changes.
     pub(super) fn services(&self) -> BTreeSet<&ServiceId> {
-        let changes = self.changes.iter().filter_map(|it| it.service.as_ref());
+        let changes = self.changes.iter();
+        let changes = changes.flat_map(|it| it.service.iter().chain(&it.former_service));
         let unknown = self.unknown.iter().filter_map(|it| it.service.as_ref());
         changes.chain(unknown).collect()
     }
@@ -176,13 +213,15 @@ impl Changes {
         for change in &self.changes {
             let Change {
                 service,
+                former_service,
                 frontend,
+                to: _,
                 clients,
                 old,
                 new,
-                ..
+                shares,
             } = change;
-            let key = (service, frontend, old, new, clients);
+            let key = (service, former_service, frontend, old, new, clients, shares);
             groups.entry(key).or_default().push(change);
         }
         let mut items: Vec<Item> = groups.values().filter_map(|group| item(group)).collect();
@@ -200,6 +239,17 @@ impl Changes {
             items,
         }
     }
+}
+
+/// The shares of the backends on both sides, if nothing else differs.
+fn other_shares(
+    old: &FlowEnd,
+    new: &FlowEnd,
+    shares: impl FnOnce() -> Option<[Shares; 2]>,
+) -> Option<[Shares; 2]> {
+    let may_differ = old == new && new.backends.len() > 1;
+    let shares = may_differ.then(shares).flatten();
+    shares.filter(|[old, new]| old != new)
 }
 
 fn service_text(service: Option<&ServiceId>) -> String {
@@ -221,17 +271,28 @@ fn item(group: &[&Change]) -> Option<Item> {
         VerdictKind::Served | VerdictKind::Routed => TextStyle::Plain,
         VerdictKind::Rejected | VerdictKind::Dropped | VerdictKind::NoService => TextStyle::Warning,
     };
-    let service = service_text(change.service.as_ref());
+    let name = service_text(change.service.as_ref());
+    let service = match &change.former_service {
+        Some(former) => format!("{former} -> {name}"),
+        None => name.clone(),
+    };
+    let [old, new] = match &change.shares {
+        Some([old, new]) => {
+            let then = shares_text(new, old);
+            [shares_text(old, new), format!("other shares: {then}")]
+        }
+        None => [&change.old, &change.new].map(end_text),
+    };
     Some(Item {
-        name: service.clone(),
+        name,
         value: serde_json::Value::Null,
         cells: (
             vec![
                 service.into(),
                 to.into(),
                 clients_text(change.clients.iter().copied()).into(),
-                end_text(&change.old).into(),
-                Cell::styled(end_text(&change.new), style),
+                old.into(),
+                Cell::styled(new, style),
             ],
             Vec::new(),
         ),

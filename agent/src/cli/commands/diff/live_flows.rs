@@ -32,11 +32,14 @@ pub(super) struct LiveFlows {
 /// Counts connections by service.
 #[derive(Debug)]
 pub(super) struct LiveFlowCounter<'a> {
-    services: BTreeMap<(SocketAddr, Protocol), &'a ServiceId>,
+    services: BTreeMap<(SocketAddr, Protocol), Option<&'a ServiceId>>,
     fates: &'a FlowFates,
     new: OtherState<'a>,
-    counts: BTreeMap<&'a ServiceId, LiveFlows>,
+    counts: LiveFlowsByService<'a>,
 }
+
+/// The connections of services that have the frontends now; without a service those of frontends that only the kernel has.
+pub(super) type LiveFlowsByService<'a> = BTreeMap<Option<&'a ServiceId>, LiveFlows>;
 
 impl<'a> LiveFlowCounter<'a> {
     pub(super) fn new(changes: &'a Changes, fates: &'a FlowFates, new: &'a Snapshot) -> Self {
@@ -47,9 +50,8 @@ impl<'a> LiveFlowCounter<'a> {
                     protocol
                 }
             };
-            if let Some(service) = &change.service {
-                services.entry((change.to, protocol)).or_insert(service);
-            }
+            let service = change.former_service.as_ref().or(change.service.as_ref());
+            services.entry((change.to, protocol)).or_insert(service);
         }
         Self {
             services,
@@ -68,7 +70,7 @@ impl<'a> LiveFlowCounter<'a> {
         let service = self.services.get(&(flow.destination, flow.protocol));
         if let (Some(service), false) = (service, is_over) {
             let has_other_source = self.has_other_source(flow);
-            let count = self.counts.entry(service).or_default();
+            let count = self.counts.entry(*service).or_default();
             match self.fates.of(flow) {
                 FlowFate::GoesOn => {
                     count.go_on += 1;
@@ -97,14 +99,15 @@ impl<'a> LiveFlowCounter<'a> {
     }
 
     /// The counts by service.
-    pub(super) fn finish(self) -> BTreeMap<&'a ServiceId, LiveFlows> {
+    pub(super) fn finish(self) -> LiveFlowsByService<'a> {
         self.counts
     }
 }
 
 /// A row for each service.
-pub(super) fn listing(flows: &BTreeMap<&ServiceId, LiveFlows>) -> Listing {
-    let item = |(service, count): (&&ServiceId, &LiveFlows)| {
+pub(super) fn listing(flows: &LiveFlowsByService<'_>) -> Listing {
+    let item = |(service, count): (&Option<&ServiceId>, &LiveFlows)| {
+        let service = service.map_or_else(|| "-".to_owned(), ToString::to_string);
         let LiveFlows {
             go_on,
             other_source,
@@ -119,11 +122,11 @@ pub(super) fn listing(flows: &BTreeMap<&ServiceId, LiveFlows>) -> Listing {
             }
         };
         Item {
-            name: service.to_string(),
+            name: service.clone(),
             value: serde_json::Value::Null,
             cells: (
                 vec![
-                    service.to_string().into(),
+                    service.into(),
                     (go_on + drained + deleted).to_string().into(),
                     go_on.to_string().into(),
                     other_source.to_string().into(),

@@ -24,6 +24,8 @@ pub(super) struct SettingChange {
     /// As in the file; none if it is not set.
     pub(super) old: Option<String>,
     pub(super) new: Option<String>,
+    /// Whether the file of the new configuration has it; else it has its default there.
+    pub(super) is_in_file: bool,
     pub(super) effect: Effect,
 }
 
@@ -32,14 +34,14 @@ pub(super) struct SettingChange {
 pub(super) enum Effect {
     /// So many changes of connections.
     Connections(usize),
-    /// Something is programmed otherwise, and connections have the same ends: weights, for example.
+    /// Something is programmed otherwise, and connections to services have the same ends.
     SameEnds,
-    /// Routes, and not the ends of connections.
+    /// Connections to addresses that are none of services, which are not compared.
+    OtherConnections,
+    /// Routes, which are not compared.
     Routes,
     /// The agent reads other objects, which are not compared.
     OtherObjects,
-    /// Nothing is programmed by nftables any more.
-    NoRules,
     /// None on connections.
     None,
 }
@@ -49,10 +51,10 @@ impl fmt::Display for Effect {
         match self {
             Self::Connections(1) => f.write_str("1 change of connections"),
             Self::Connections(count) => write!(f, "{count} changes of connections"),
-            Self::SameEnds => f.write_str("programmed otherwise, connections end as now"),
-            Self::Routes => f.write_str("routes"),
+            Self::SameEnds => f.write_str("programmed otherwise, services answer as now"),
+            Self::OtherConnections => f.write_str("connections past services: not compared"),
+            Self::Routes => f.write_str("routes: not compared"),
             Self::OtherObjects => f.write_str("other objects are read: not compared"),
-            Self::NoRules => f.write_str("rules stay as they are until `contiv cleanup`"),
             Self::None => f.write_str("none on connections"),
         }
     }
@@ -64,13 +66,22 @@ impl Serialize for Effect {
     }
 }
 
-/// The settings that differ. `changes` counts what a configuration changes for connections; none if it programs the same.
+/// Settings that decide on connections to addresses that no service has.
+const OTHER_CONNECTIONS: [&str; 3] = ["masquerade-egress", "non-masquerade-cidrs", "service-cidrs"];
+
+/// Whether a setting names the store, or the way there.
+pub(super) fn is_of_store(key: &str) -> bool {
+    key == "store" || key.starts_with("etcd-")
+}
+
+/// The settings that differ. `in_file` are those that the file of the new one has; none: all. `changes` counts what a configuration changes for connections; none if it programs the same.
 ///
 /// # Errors
 /// When a configuration cannot be written as a file.
 pub(super) fn compare(
     old: &Config,
     new: &Config,
+    in_file: Option<&BTreeSet<String>>,
     mut changes: impl FnMut(&Config) -> anyhow::Result<Option<usize>>,
 ) -> anyhow::Result<Vec<SettingChange>> {
     let table = |config: &Config| -> anyhow::Result<toml::Table> {
@@ -95,13 +106,17 @@ pub(super) fn compare(
             Some(alone) => changes(&alone)?,
             None => None,
         };
-        let runs_nftables = |config: &Config| config.renderers.contains(&RendererName::NFTABLES);
+        let runs_route = |config: &Config| config.renderers.contains(&RendererName::ROUTE);
+        let are_routes_other = match key.as_str() {
+            "renderers" => runs_route(old) != runs_route(new),
+            _ => key.starts_with("route-") && (runs_route(old) || runs_route(new)),
+        };
         let effect = match counted {
-            _ if key == "store" || key.starts_with("etcd-") => Effect::OtherObjects,
-            _ if key == "renderers" && runs_nftables(old) && !runs_nftables(new) => Effect::NoRules,
+            _ if is_of_store(key) => Effect::OtherObjects,
+            Some(count @ 1..) => Effect::Connections(count),
+            _ if are_routes_other => Effect::Routes,
+            _ if OTHER_CONNECTIONS.contains(&key.as_str()) => Effect::OtherConnections,
             Some(0) => Effect::SameEnds,
-            Some(count) => Effect::Connections(count),
-            None if key.starts_with("route-") => Effect::Routes,
             None => Effect::None,
         };
         let [old, new] = sides.map(|value| value.map(ToString::to_string));
@@ -109,6 +124,7 @@ pub(super) fn compare(
             setting: key.clone(),
             old,
             new,
+            is_in_file: in_file.is_none_or(|keys| keys.contains(key)),
             effect,
         });
     }
@@ -119,10 +135,18 @@ pub(super) fn compare(
 pub(super) fn listing(settings: &[SettingChange]) -> Listing {
     let item = |change: &SettingChange| {
         let style = match change.effect {
-            Effect::Connections(_) | Effect::NoRules | Effect::OtherObjects => TextStyle::Warning,
-            Effect::SameEnds | Effect::Routes | Effect::None => TextStyle::Plain,
+            Effect::Connections(_)
+            | Effect::OtherConnections
+            | Effect::Routes
+            | Effect::OtherObjects => TextStyle::Warning,
+            Effect::SameEnds | Effect::None => TextStyle::Plain,
         };
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        let new = if change.is_in_file {
+            text(&change.new)
+        } else {
+            "(not in the file)".to_owned()
+        };
         Item {
             name: change.setting.clone(),
             value: serde_json::Value::Null,
@@ -130,7 +154,7 @@ pub(super) fn listing(settings: &[SettingChange]) -> Listing {
                 vec![
                     change.setting.as_str().into(),
                     text(&change.old).into(),
-                    text(&change.new).into(),
+                    new.into(),
                     Cell::styled(change.effect.to_string(), style),
                 ],
                 Vec::new(),
@@ -165,7 +189,9 @@ mod tests {
                 () => None,
             })
         };
-        let found = compare(&old, &new, changes).unwrap();
+        let in_file = ["local-endpoint-weight", "masquerade-all", "store"];
+        let in_file: BTreeSet<String> = in_file.map(str::to_owned).into();
+        let found = compare(&old, &new, Some(&in_file), changes).unwrap();
         let effects: Vec<(&str, Effect)> = found
             .iter()
             .map(|change| (change.setting.as_str(), change.effect))
@@ -176,16 +202,44 @@ mod tests {
                 ("local-endpoint-weight", Effect::SameEnds),
                 ("log-level", Effect::None),
                 ("masquerade-all", Effect::Connections(3)),
-                ("route-advertise-table", Effect::Routes),
+                ("route-advertise-table", Effect::None),
                 ("store", Effect::OtherObjects),
             ]
         );
-        assert_eq!(compare(&old, &old, |_| Ok(Some(1))).unwrap().len(), 0);
-        let without = Config {
-            renderers: vec![RendererName::ROUTE],
+        let absent = found.iter().filter(|change| !change.is_in_file);
+        let absent: Vec<&str> = absent.map(|change| change.setting.as_str()).collect();
+        assert_eq!(absent, ["log-level", "route-advertise-table"]);
+        let cells = |row: usize| listing(&found).items[row].cells.0[2].text().to_owned();
+        assert_eq!([cells(0), cells(1)], ["7", "(not in the file)"]);
+        let same = compare(&old, &old, None, |_| Ok(Some(1))).unwrap();
+        assert_eq!(same.len(), 0);
+    }
+
+    #[test]
+    fn what_is_not_compared_is_no_none() {
+        let both = || vec![RendererName::NFTABLES, RendererName::ROUTE];
+        let nftables = || vec![RendererName::NFTABLES];
+        let effect = |old: &Config, new: &Config, changes: Option<usize>| {
+            let found = compare(old, new, None, |_| Ok(changes)).unwrap();
+            let effects: Vec<Effect> = found.iter().map(|change| change.effect).collect();
+            effects
+        };
+        let of = |renderers: Vec<RendererName>, table: u32| Config {
+            renderers,
+            route_advertise_table: table,
             ..Config::default()
         };
-        let found = compare(&old, &without, |_| Ok(Some(2))).unwrap();
-        assert_eq!(found[0].effect, Effect::NoRules);
+        let (routed, other) = (of(both(), 67), of(both(), 77));
+        assert_eq!(effect(&routed, &of(nftables(), 67), None), [Effect::Routes]);
+        assert_eq!(effect(&routed, &other, None), [Effect::Routes]);
+        let egress = Config {
+            service_cidrs: vec!["10.0.0.0/8".parse().unwrap()],
+            ..of(both(), 67)
+        };
+        assert_eq!(
+            effect(&routed, &egress, Some(0)),
+            [Effect::OtherConnections]
+        );
+        assert_eq!(effect(&routed, &egress, Some(2)), [Effect::Connections(2)]);
     }
 }

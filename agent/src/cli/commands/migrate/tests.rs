@@ -5,7 +5,7 @@ use std::{env, fs, path::PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{document, plan, table};
+use super::{document, is_of_kube_proxy, plan, table};
 use crate::config::Config;
 
 fn golden(name: &str) -> PathBuf {
@@ -181,7 +181,10 @@ fn configuration_is_found_in_config_maps_and_lists() {
         format!("---\nkind: Other\n---\n{inner}"),
     ] {
         assert_eq!(document::find(&text).unwrap()["mode"], "ipvs", "{text}");
+        assert!(is_of_kube_proxy(&text), "{text}");
     }
+    let converted = "# converted from a KubeProxyConfiguration\nmasquerade-all = true\n";
+    assert!(!is_of_kube_proxy(converted), "{converted}");
     let error = |text: &str| format!("{:#}", document::find(text).unwrap_err());
     assert!(error("kind: Service\n").contains("there is no KubeProxyConfiguration"));
     assert!(error(&format!("{inner}---\n{inner}")).contains("there are 2"));

@@ -86,7 +86,7 @@ impl SupportBundle {
     fn collect(&self, archive: &mut Archive) -> anyhow::Result<()> {
         archive.add("version.txt", Ok(kernel::versions()))?;
         let config = http_client::get(&self.agent.agent, "/config")
-            .and_then(|text| Ok(file::parse_of_any_version::<Config>("/config", &text)?));
+            .and_then(|text| Ok(file::parse_of_any_version::<Config>("/config", &text)?.0));
         for (request, name) in ANSWERS {
             archive.add(name, http_client::get(&self.agent.agent, request))?;
         }

@@ -1,7 +1,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use contiv_model::{
-    Backend, ContivService, NodeFacts, Protocol, ServicePort, TrafficPolicy, trace::Client,
+    Backend, Carrier, ContivService, NodeFacts, Protocol, ServicePort, TrafficPolicy, trace::Client,
 };
 
 use super::*;
@@ -185,6 +185,57 @@ fn node_port_with_the_same_change_at_many_addresses_is_one_row() {
         to.contains(&"192.168.0.1:30080/tcp (node port) and 2 more"),
         "{to:?}"
     );
+}
+
+#[test]
+fn other_weights_are_other_shares_of_the_same_backends() {
+    let even = web(&[ONE, OTHER]);
+    let mut uneven = even.clone();
+    uneven.ports[0].backends[0].weight = 199;
+    let (old, new) = (snapshot(vec![even]), snapshot(vec![uneven]));
+    let changes = Changes::between(&old, &new);
+    let all = &changes.changes;
+    assert!(
+        !all.is_empty() && all.iter().all(|change| change.old == change.new),
+        "{all:#?}"
+    );
+    let items = changes.listing().items;
+    let ends = [3, 4].map(|column: usize| items[0].cells.0[column].text());
+    assert_eq!(
+        ends,
+        [
+            "10.244.2.1:8080 50 %, 10.244.2.2:8080 50 %",
+            "other shares: 10.244.2.1:8080 99.5 %, 10.244.2.2:8080 0.5 %"
+        ]
+    );
+    let lost = between(&old, &snapshot(vec![web(&[ONE])]));
+    assert!(lost.iter().all(|change| change.shares.is_none()));
+}
+
+#[test]
+fn service_that_loses_its_address_to_another_one_is_named() {
+    let older = ContivService {
+        id: ServiceId::new("shop", "aaa"),
+        ..web(&[OTHER])
+    };
+    let changes = Changes::between(&snapshot(vec![web(&[ONE])]), &snapshot(vec![older]));
+    let names: Vec<String> = changes.services().iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["shop/aaa", "shop/web"]);
+    let items = changes.listing().items;
+    assert_eq!(items[0].cells.0[0].text(), "shop/web -> shop/aaa");
+}
+
+#[test]
+fn whether_routes_carry_it_is_unknown_without_the_agent() {
+    let mut routed = web(&[ONE]);
+    routed.assignment.addresses = Carrier::Route;
+    let (old, new) = (snapshot(vec![web(&[ONE])]), snapshot(vec![routed]));
+    let known = Changes::between(&old, &new);
+    assert!(!known.changes.is_empty() && known.unknown.is_empty());
+    let places = known.places();
+    let unknown = known.with_unknown_routes();
+    assert_eq!(unknown.changes, BTreeSet::new());
+    assert_eq!(unknown.places(), places);
 }
 
 #[test]
