@@ -21,7 +21,8 @@ use clap::{Args, ValueHint};
 use contiv_model::{Carrier, Event, LocalInterfaces, Object, Snapshot, VerdictKind};
 use contiv_proto::key;
 use contiv_renderer::{
-    nftables::{TableContent, table_content},
+    Verifier as _,
+    nftables::{TableContent, TableVerifier, table_content},
     packet_path::{FlowFates, ProgrammedTable, list_flows},
 };
 use contiv_store::{Entry, Store, manifest::ParsedManifests};
@@ -69,8 +70,8 @@ const CONFIRMATION_INTERVAL: Duration = Duration::from_millis(500);
 /// For the node of the agent, with its settings and the objects of its store: new connections by service, frontend and client (pods of
 /// this node, the node itself, others) that would end otherwise, and what happens to those that there are. With -f: if manifests were
 /// applied; what is in the store and not in them stays. With --config: if the agent had this configuration, complete but for the store.
-/// With neither: if this program were the agent: the rules in the kernel, of whatever version, beside those that it would write, without
-/// shares and routes; on the node, as root. Settings count as the running agent has them: defaults that this program has changed show
+/// With neither: if this program were the agent: the rules in the kernel, of whatever version, beside those that it would write; on the
+/// node, as root. Settings count as the running agent has them: defaults that this program has changed show
 /// with --from-config and its file. As in: contiv diff -f web.yaml. Exit codes: 0 nothing would change; 1 something would, if only
 /// routes; 2 wrong usage, an invalid manifest (the others count), or it is not known.
 #[derive(Debug, Args)]
@@ -108,14 +109,14 @@ pub(crate) struct Diff {
 /// Why objects cannot be used, by their keys.
 type Unusable = BTreeMap<String, String>;
 
-/// Objects that cannot be used.
+/// What is not known, or wrong.
 #[derive(Debug, Default)]
 struct Problems {
-    /// They are so in the store.
+    /// Objects of the store that cannot be used.
     of_store: Unusable,
-    /// The manifests would make them so.
+    /// Those that the manifests would make so.
     of_manifests: Unusable,
-    /// What else is not known.
+    /// What cannot be compared, and why.
     unknown: Vec<String>,
 }
 
@@ -139,7 +140,9 @@ struct Compared {
     services: usize,
     /// The agent's table, if the kernel was compared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    table: Option<&'static str>,
+    table: Option<TableVersion>,
+    /// Whether a table of this version has other elements although connections end as they should.
+    has_other_elements: bool,
     /// Whether a renderer has routes, which are not compared.
     has_routes: bool,
     /// The version of this program.
@@ -154,6 +157,7 @@ impl Compared {
             frontends: changes.frontends,
             services: new.services.len(),
             table: None,
+            has_other_elements: false,
             has_routes: config.renderers.contains(&RendererName::ROUTE),
             version: env!("CARGO_PKG_VERSION"),
             agent_version: facts.version.clone(),
@@ -162,18 +166,41 @@ impl Compared {
 
     /// For people; empty for desired states.
     fn summary(&self) -> String {
-        let Some(table) = self.table else {
-            return String::new();
+        let (table, shares) = match self.table {
+            None => return String::new(),
+            Some(TableVersion::This) if self.has_other_elements => (
+                "a table of this version, with other shares of backends or other elements",
+                None,
+            ),
+            Some(TableVersion::This) => ("a table of this version", None),
+            Some(TableVersion::Other) => (
+                "a table of another version, or changed by another program",
+                Some("shares"),
+            ),
         };
         let agent = self.agent_version.as_deref();
         let agent = agent.map_or_else(String::new, |version| format!(" of contiv {version}"));
-        let routes = if self.has_routes { " and routes" } else { "" };
+        let routes = self.has_routes.then_some("routes");
+        let missing: Vec<&str> = shares.into_iter().chain(routes).collect();
+        let missing = match &missing[..] {
+            [] => String::new(),
+            missing => format!("; {} are not compared", missing.join(" and ")),
+        };
         format!(
             "{} frontends of {} services compared with the kernel: {table}\n\
-             contiv {} (this program) beside the rules{agent}; shares{routes} are not compared",
+             contiv {} (this program) beside the rules{agent}{missing}",
             self.frontends, self.services, self.version
         )
     }
+}
+
+/// Whether a table has the chains and sets of this program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum TableVersion {
+    This,
+    /// It is of another version, or was changed by another program.
+    Other,
 }
 
 /// What is known of all.
@@ -213,7 +240,7 @@ impl Conclusion {
         match self {
             Self::Same => Some("nothing would change for connections"),
             Self::Otherwise => {
-                Some("connections to services end as now; something else is programmed otherwise")
+                Some("connections to services have the same ends; something else would change")
             }
             Self::Changed => None,
             Self::Unknown => Some("whether something would change for connections is not known"),
@@ -476,12 +503,16 @@ impl Diff {
             problems.of_store = unusable;
         }
         let mut compared = Compared::new(&changes, &new, config, &facts);
-        compared.table = Some(match table_content()? {
-            TableContent::Different => "a table of another version, or changed by another program",
+        let table = match table_content()? {
+            TableContent::Different => TableVersion::Other,
             TableContent::Services | TableContent::Empty | TableContent::Missing => {
-                "a table of this version"
+                TableVersion::This
             }
-        });
+        };
+        compared.table = Some(table);
+        compared.has_other_elements = changes.is_empty()
+            && table == TableVersion::This
+            && self.has_other_elements(config, machine, &new)?;
         problems.unknown.extend(facts.unknown);
         let mut fates = FlowFates::new(&new, &new, true);
         for change in &changes.changes {
@@ -494,9 +525,33 @@ impl Diff {
             new,
             changes,
             settings: Vec::new(),
-            is_otherwise: false,
+            is_otherwise: compared.has_other_elements,
             compared,
         })
+    }
+
+    /// Whether a table of this version has other elements although connections end as they should: other shares of backends, for
+    /// example.
+    fn has_other_elements(
+        &self,
+        config: &Config,
+        machine: &MachineAddresses,
+        new: &Snapshot,
+    ) -> anyhow::Result<bool> {
+        let differs = |state: &Snapshot| {
+            let found = TableVerifier::new().verify(state)?;
+            anyhow::Ok(!found.drift.is_empty())
+        };
+        if !differs(new)? {
+            return Ok(false);
+        }
+        thread::sleep(CONFIRMATION_INTERVAL);
+        let (objects, _) = objects(config, self.stored(config)?);
+        let desired = Desired {
+            machine: Some(machine),
+            facts: self.facts(config),
+        };
+        differs(&desired.state(config, &objects))
     }
 
     fn kernel_once(
