@@ -135,6 +135,20 @@ fn kernel_configuration_and_manifests_are_compared_with_live_connections() -> Re
             agent.stop()?;
             let offline = diff(lab, &["--from-config", &old])?;
             assert_eq!(offline.code, Some(0), "{offline:#?}");
+            let weights = "local-endpoint-weight = ";
+            let other = now.replace(&format!("{weights}1\n"), &format!("{weights}200\n"));
+            let other = write(&files, "weights.toml", &other)?;
+            let other = diff(lab, &["--from-config", &other])?;
+            assert_eq!(other.code, Some(1), "{other:#?}");
+            assert!(other.out.contains("other shares"), "{other:#?}");
+            state.delete(&web)?;
+            let gone = diff(lab, &["--from-config", &old, "-o", "json"])?;
+            let all = gone.json()?;
+            let unnamed = all["connections"].as_array().into_iter().flatten();
+            let unnamed = unnamed.filter(|count| count["service"].is_null());
+            let drained = unnamed.map(|count| count["drained"].as_u64());
+            assert_eq!(drained.collect::<Vec<_>>(), [Some(1)], "{all:#}");
+            state.put(&web)?;
             let text = to.ip().to_string();
             let element = format!("{{ {text} . tcp . {} }}", to.port());
             lab.node.exec(&[
