@@ -61,7 +61,9 @@ impl Outbox {
         for Piece { flows, notices } in pieces {
             let others = flows.into_iter().filter(|flow| !self.own.has(flow));
             others.for_each(|flow| list.add(flow));
-            notices.into_iter().for_each(|it| self.notify(it));
+            for notice in notices {
+                self.notify(notice);
+            }
         }
         let (flows, rate) = list.finish();
         Batch { flows, rate }

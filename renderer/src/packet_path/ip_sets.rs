@@ -207,7 +207,6 @@ mod tests {
             mark: 0,
             priority: None,
             unknown_mark: 0,
-            priority: None,
             is_answer: false,
             is_size_error: false,
             is_sent_here: false,

@@ -84,7 +84,7 @@ pub(crate) struct Diff {
     #[arg(short, long)]
     verbose: bool,
 
-    /// The configuration that the agent would have: a file as agent.toml, or with a KubeProxyConfiguration as `migrate` reads it
+    /// The configuration that the agent would have: a file as agent.toml, or one of kube-proxy that `migrate` reads
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
 

@@ -106,7 +106,7 @@ impl<'a> LiveFlowCounter<'a> {
 
 /// A row for each service.
 pub(super) fn listing(flows: &LiveFlowsByService<'_>) -> Listing {
-    let item = |(service, count): (&Option<&ServiceId>, &LiveFlows)| {
+    let item = |service: Option<&ServiceId>, count: &LiveFlows| {
         let service = service.map_or_else(|| "-".to_owned(), ToString::to_string);
         let LiveFlows {
             go_on,
@@ -150,6 +150,9 @@ pub(super) fn listing(flows: &LiveFlowsByService<'_>) -> Listing {
             .to_vec(),
             Vec::new(),
         ),
-        items: flows.iter().map(item).collect(),
+        items: flows
+            .iter()
+            .map(|(service, count)| item(*service, count))
+            .collect(),
     }
 }
