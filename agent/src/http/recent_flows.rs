@@ -522,7 +522,7 @@ mod tests {
         assert!(!ring.refresh(list(early)));
         assert_eq!(ring.view(None).begun, 1);
         assert!(ring.refresh(list(late)));
-        let expected = [(FlowNews::Closed, 1002), (FlowNews::Live, 1001)];
+        let expected = [(FlowNews::Live, 1001), (FlowNews::Closed, 1002)];
         assert_eq!(shown(&mut ring), expected);
         let unanswered = ring.view(Some(FlowVerdict::Unanswered)).flows;
         assert_eq!((unanswered.len(), unanswered[0].started), (1, Some(begun)));
