@@ -82,11 +82,9 @@ fn without_routes(agent: &AgentArgument) -> anyhow::Result<BTreeSet<ServiceId>> 
 }
 
 fn without_route(entry: &Value) -> Option<ServiceId> {
-    let (namespace, name) = entry["object"]
-        .as_str()?
-        .strip_prefix("Service ")?
-        .split_once('/')?;
-    let is_left = entry["active_state"] == LEFT_TO_NFTABLES;
+    let (kind, id) = entry["object"].as_str()?.split_once(' ')?;
+    let (namespace, name) = id.split_once('/')?;
+    let is_left = kind == "service" && entry["active_state"] == LEFT_TO_NFTABLES;
     is_left.then(|| ServiceId::new(namespace, name))
 }
 
@@ -108,7 +106,7 @@ fn failing_of(service: &Value) -> Option<(ServiceId, BTreeSet<SocketAddr>)> {
 
 #[cfg(test)]
 mod tests {
-    use contiv_model::{Backend, BackendState, ContivService, Protocol, ServicePort};
+    use contiv_model::{Backend, BackendState, ContivService, ObjectKey, Protocol, ServicePort};
     use serde_json::json;
 
     use super::*;
@@ -142,9 +140,10 @@ mod tests {
 
     #[test]
     fn service_left_to_nftables_is_found_in_the_quarantine() {
-        let entry = |state: &str| json!({ "source": "renderer route", "object": "Service shop/web", "reason": "no route", "active_state": state });
-        let web = Some(ServiceId::new("shop", "web"));
-        assert_eq!(without_route(&entry("nftables")), web);
+        let web = ServiceId::new("shop", "web");
+        let object = ObjectKey::Service(web.clone()).to_string();
+        let entry = |state: &str| json!({ "object": object, "active_state": state });
+        assert_eq!(without_route(&entry("nftables")), Some(web));
         assert_eq!(without_route(&entry("last good")), None);
     }
 }
