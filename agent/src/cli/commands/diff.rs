@@ -395,7 +395,9 @@ impl Diff {
         };
         let parsed = file::parse::<Config>(&name, &text);
         parsed.map_err(|error| {
-            let is_manifest = text.lines().any(|line| line.starts_with("apiVersion:"));
+            let of_manifest = ["apiVersion:", "kind:"];
+            let is_manifest =
+                (text.lines()).any(|line| of_manifest.iter().any(|key| line.starts_with(key)));
             let advice = if is_manifest {
                 "; it is no agent.toml: -f compares manifests"
             } else {
