@@ -752,23 +752,32 @@ fn check_renderers(old: &Config, new: &Config, compares_kernel: bool) -> anyhow:
     }
 }
 
-/// The addresses of a node by its object.
-fn addresses_of(name: &str, objects: &[Object]) -> BTreeSet<IpAddr> {
-    let nodes = objects.iter().filter_map(|object| match object {
-        Object::Node(node) if *node.name.0 == *name => Some(node.ips()),
-        _ => None,
-    });
-    nodes.flatten().collect()
+/// The addresses of a node by its object, and those of all others.
+fn addresses_of(name: &str, objects: &[Object]) -> [BTreeSet<IpAddr>; 2] {
+    let mut found = [BTreeSet::new(), BTreeSet::new()];
+    for object in objects {
+        if let Object::Node(node) = object {
+            let [of_node, of_others] = &mut found;
+            let side = if *node.name.0 == *name {
+                of_node
+            } else {
+                of_others
+            };
+            side.extend(node.ips());
+        }
+    }
+    found
 }
 
-/// Whether a node is this machine: it has its name, or one of its addresses. Without a known address it is taken as such.
+/// Whether a node is this machine: it has its name, or one of its addresses. Without a known address it is, unless another node is.
 fn is_here(
     node: &str,
-    of_node: &BTreeSet<IpAddr>,
+    [of_node, of_others]: &[BTreeSet<IpAddr>; 2],
     host_name: Option<&str>,
     own: &BTreeSet<IpAddr>,
 ) -> bool {
-    of_node.is_empty() || !of_node.is_disjoint(own) || host_name == Some(node)
+    let is_free = of_node.is_empty() && of_others.is_disjoint(own);
+    is_free || !of_node.is_disjoint(own) || host_name == Some(node)
 }
 
 /// What desired states are derived from besides objects.
@@ -893,8 +902,11 @@ mod tests {
             (&["192.168.0.2"], Some("n1"), true),
             (&[], Some("laptop"), true),
         ] {
-            let is_here = is_here("n1", &ips(of_node), host_name, &own);
+            let addresses = [ips(of_node), ips(&["192.168.0.9"])];
+            let is_here = is_here("n1", &addresses, host_name, &own);
             assert_eq!(is_here, expected, "{of_node:?} {host_name:?}");
         }
+        let of_other = [ips(&[]), ips(&["192.168.0.1"])];
+        assert!(!is_here("n1", &of_other, Some("laptop"), &own));
     }
 }
