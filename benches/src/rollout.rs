@@ -51,7 +51,7 @@ const EARLY: Duration = Duration::from_millis(500);
 const EARLY_ROLLOUTS: u16 = 20;
 const EARLY_PER_SECOND: u32 = 1_000;
 /// How long a client waits for its connection.
-const PATIENCE: Duration = Duration::from_secs(8);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Measures with a real etcd.
 ///
@@ -306,7 +306,7 @@ fn early_deaths(web: &mut Web<'_>, rollouts: u16) -> Result<Deaths> {
 /// Connects at a constant rate until a while after the change, and waits for each connection.
 fn connect_at_pace(to: SocketAddr) -> Result<Deaths> {
     let connect = move || async move {
-        let stream = time::timeout(PATIENCE, AsyncStream::connect(to)).await;
+        let stream = time::timeout(CONNECT_TIMEOUT, AsyncStream::connect(to)).await;
         let is_made = stream.is_ok_and(|stream| {
             stream.is_ok_and(|stream| {
                 SockRef::from(&stream)

@@ -32,7 +32,7 @@ pub struct BackendShare {
     pub wanted: f64,
 }
 
-/// A port of a service in one family.
+/// A port of a service in one family; IPv6 comes after IPv4.
 type Group = (ServiceId, u16, Protocol, bool);
 
 /// What was counted in a group.
@@ -66,7 +66,7 @@ pub fn shares(
             && is_wanted(&service.id)
         {
             let is_ipv4 = destination.is_ipv4();
-            let group = (service.id.clone(), port.port, port.protocol, is_ipv4);
+            let group = (service.id.clone(), port.port, port.protocol, !is_ipv4);
             let group = groups
                 .entry(group)
                 .or_insert_with(|| Counted::of(port, is_ipv4));

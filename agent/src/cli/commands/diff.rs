@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 
 use self::{
     agent_facts::AgentFacts,
-    changes::Changes,
+    changes::StateComparison,
     live_flows::{LiveFlowCounter, LiveFlowsByService},
     settings::{Effect, SettingChange},
 };
@@ -122,7 +122,7 @@ struct Problems {
 
 /// What is compared with what.
 struct Comparison {
-    changes: Changes,
+    changes: StateComparison,
     settings: Vec<SettingChange>,
     fates: FlowFates,
     new: Snapshot,
@@ -152,7 +152,7 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(changes: &Changes, new: &Snapshot, config: &Config, facts: &AgentFacts) -> Self {
+    fn new(changes: &StateComparison, new: &Snapshot, config: &Config, facts: &AgentFacts) -> Self {
         Self {
             frontends: changes.frontends,
             services: new.services.len(),
@@ -222,7 +222,7 @@ impl Conclusion {
         let is_other = |setting: &SettingChange| {
             !matches!(setting.effect, Effect::None | Effect::Connections(_))
         };
-        let Changes {
+        let StateComparison {
             changes, unknown, ..
         } = &comparison.changes;
         match () {
@@ -304,11 +304,11 @@ impl Diff {
             let new = desired.state(&config, &new_objects);
             let of_setting = |alone: &Config| {
                 let alone = desired.state(alone, &old_objects);
-                let changes = (alone != old).then(|| Changes::between(&old, &alone));
+                let changes = (alone != old).then(|| StateComparison::between(&old, &alone));
                 Ok(changes.map(|changes| changes.changes.len()))
             };
             let settings = settings::compare(&old_config, &config, in_file.as_ref(), of_setting)?;
-            let changes = Changes::between(&old, &new);
+            let changes = StateComparison::between(&old, &new);
             let compared = Compared::new(&changes, &new, &config, &desired.facts);
             problems.unknown.extend(desired.facts.unknown);
             Comparison {
@@ -562,7 +562,7 @@ impl Diff {
         machine: &MachineAddresses,
         objects: &[Object],
         places: Option<&BTreeSet<Place>>,
-    ) -> anyhow::Result<(Changes, Snapshot, AgentFacts)> {
+    ) -> anyhow::Result<(StateComparison, Snapshot, AgentFacts)> {
         let progress = Progress::with_words("sets read");
         let table = ProgrammedTable::read(&|done, total| progress.set(done, total))?;
         drop(progress);
@@ -576,7 +576,7 @@ impl Diff {
             facts: self.facts(config),
         };
         let new = desired.state(config, objects);
-        let mut changes = Changes::from_kernel(&table, &new, places);
+        let mut changes = StateComparison::from_kernel(&table, &new, places);
         if desired.facts.without_routes.is_none() {
             changes = changes.with_unknown_routes();
         }
@@ -860,7 +860,7 @@ mod tests {
                 is_in_file: true,
                 effect,
             };
-            let changes = Changes::default();
+            let changes = StateComparison::default();
             let comparison = Comparison {
                 compared: Compared::new(
                     &changes,

@@ -31,7 +31,7 @@ use self::{
     diagnosis::FlowForm,
     layout::{Page, PageError},
     overview::Overview,
-    service::{Relation, ServiceView, read_flows},
+    service::{ServiceMention, ServiceView, read_flows},
     services::ListQuery,
 };
 use super::{
@@ -132,8 +132,8 @@ async fn service_page(
         let status = core.status();
         let is_search_cut =
             quarantine.len() < status.quarantined || warnings.len() < status.warnings;
-        quarantine.retain(|entry| Relation::of(entry.object.as_deref(), &query).is_some());
-        warnings.retain(|entry| Relation::of(entry.object.as_deref(), &query).is_some());
+        quarantine.retain(|entry| ServiceMention::of(entry.object.as_deref(), &query).is_some());
+        warnings.retain(|entry| ServiceMention::of(entry.object.as_deref(), &query).is_some());
         let renderers = core.renderers(instant);
         let runs_nftables = renderers
             .iter()

@@ -60,7 +60,7 @@ pub(super) struct ServiceView {
 
 /// What an object of the quarantine or of a warning has to do with a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Relation {
+pub(super) enum ServiceMention {
     /// It is the service, or the object of another kind with its name.
     Named,
     /// It is an endpoint slice, whose generated name may come from the service. What it says itself may not be readable.
@@ -71,7 +71,7 @@ pub(super) enum Relation {
 const GENERATED_LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
 const GENERATED_LENGTH: usize = 5;
 
-impl Relation {
+impl ServiceMention {
     /// That of an object, which is given as `KIND NAMESPACE/NAME`; none if it has nothing to do with the service.
     pub(super) fn of(object: Option<&str>, id: &ServiceId) -> Option<Self> {
         let (kind, named) = object?.split_once(' ')?;
@@ -409,8 +409,9 @@ impl ServiceView {
 
     /// What is stored of it and cannot be used, or has no effect.
     fn notes(&self) -> Markup {
-        let is_perhaps =
-            |object: Option<&str>| Relation::of(object, &self.id) == Some(Relation::PerhapsSlice);
+        let is_perhaps = |object: Option<&str>| {
+            ServiceMention::of(object, &self.id) == Some(ServiceMention::PerhapsSlice)
+        };
         let quarantined = |entry: &Quarantined| {
             vec![
                 html! {
@@ -523,9 +524,12 @@ mod tests {
     fn slices_with_generated_names_are_perhaps_of_the_service() {
         let web = ServiceId::new("shop", "web");
         for (object, relation) in [
-            ("service shop/web", Some(Relation::Named)),
-            ("endpoints shop/web", Some(Relation::Named)),
-            ("EndpointSlice shop/web-x7k2p", Some(Relation::PerhapsSlice)),
+            ("service shop/web", Some(ServiceMention::Named)),
+            ("endpoints shop/web", Some(ServiceMention::Named)),
+            (
+                "EndpointSlice shop/web-x7k2p",
+                Some(ServiceMention::PerhapsSlice),
+            ),
             ("service shop/web-x7k2p", None),
             ("service bank/web", None),
             // Of the service `web-admin`, and of none that Kubernetes has named.
@@ -535,8 +539,8 @@ mod tests {
             ("EndpointSlice shop/we", None),
             ("web", None),
         ] {
-            assert_eq!(Relation::of(Some(object), &web), relation, "{object}");
+            assert_eq!(ServiceMention::of(Some(object), &web), relation, "{object}");
         }
-        assert_eq!(Relation::of(None, &web), None);
+        assert_eq!(ServiceMention::of(None, &web), None);
     }
 }

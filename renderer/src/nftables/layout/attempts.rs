@@ -18,7 +18,9 @@ use super::{
         Constant, Flag,
         Statement::{Match, MatchAny},
     },
-    side_table::{ByPackets, SideSet, write_side_rule, write_side_set, write_side_table},
+    side_table::{
+        ByPackets, SideSet, parse_frontend, write_side_rule, write_side_set, write_side_table,
+    },
 };
 use crate::nftables::netlink::{
     Attributes, Batch, Writer,
@@ -117,7 +119,7 @@ pub(crate) fn parse_attempts(
 }
 
 fn parse_key(family: Family, key: &[u8]) -> Option<Attempt> {
-    let (protocol, destination, client) = part::parse_frontend(family, key)?;
+    let (protocol, destination, client) = parse_frontend(family, key)?;
     Some(Attempt {
         protocol,
         client: part::parse_end(family, client)?,

@@ -18,7 +18,9 @@ use super::{
         Statement::{Match, MatchAny},
     },
     rules::original_frontend,
-    side_table::{ByPackets, SideSet, write_side_rule, write_side_set, write_side_table},
+    side_table::{
+        ByPackets, SideSet, parse_frontend, write_side_rule, write_side_set, write_side_table,
+    },
 };
 use crate::nftables::netlink::{
     Attributes, Batch, Writer,
@@ -125,7 +127,7 @@ pub(crate) fn parse_new_connections(
         let key = element.nested(elem::KEY)?.get(data::VALUE)?;
         let backend_len = usize::from(family.address_len()) + 4;
         let (backend, frontend) = key.split_at_checked(backend_len)?;
-        let (protocol, destination, _) = part::parse_frontend(family, frontend)?;
+        let (protocol, destination, _) = parse_frontend(family, frontend)?;
         Some(NewConnections {
             protocol,
             destination,

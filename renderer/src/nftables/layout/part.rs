@@ -9,9 +9,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use contiv_model::Protocol;
-
-use super::{Family, Field, PROTOCOLS};
+use super::{Family, Field};
 use crate::nftables::netlink::constants::expr;
 
 /// A part of a key, or of data.
@@ -213,18 +211,6 @@ pub(super) fn parse_end(family: Family, bytes: &[u8]) -> Option<SocketAddr> {
     };
     let port = u16::from_be_bytes(*port.first_chunk()?);
     Some(SocketAddr::new(address, port))
-}
-
-/// The protocol, and the address and port, of a key that begins with a frontend; and the rest of the key.
-pub(super) fn parse_frontend(family: Family, key: &[u8]) -> Option<(Protocol, SocketAddr, &[u8])> {
-    let (address, rest) = key.split_at_checked(usize::from(family.address_len()))?;
-    let (protocol, rest) = rest.split_first_chunk::<4>()?;
-    let (port, rest) = rest.split_at_checked(rest.len().min(4))?;
-    let protocol = PROTOCOLS
-        .into_iter()
-        .find(|one| one.number() == protocol[0])?;
-    let end = parse_end(family, &[address, port].concat())?;
-    Some((protocol, end, rest))
 }
 
 /// The data of a map.

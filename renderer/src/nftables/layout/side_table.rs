@@ -1,6 +1,13 @@
 //! Tables beside the main one, each for a feature that not every node uses: the messages that create them.
 
-use super::part::{self, DeclaredBy, Part};
+use std::net::SocketAddr;
+
+use contiv_model::Protocol;
+
+use super::{
+    Family, PROTOCOLS,
+    part::{self, DeclaredBy, Part},
+};
 use crate::nftables::netlink::{
     Batch, Writer,
     constants::{msg, rule, set, table},
@@ -85,4 +92,16 @@ pub(super) fn write_side_rule(
         message.text(rule::CHAIN, chain);
         message.nested(rule::EXPRESSIONS, fill);
     });
+}
+
+/// The protocol, and the address and port, of a key that begins with a frontend; and the rest of the key.
+pub(super) fn parse_frontend(family: Family, key: &[u8]) -> Option<(Protocol, SocketAddr, &[u8])> {
+    let (address, rest) = key.split_at_checked(usize::from(family.address_len()))?;
+    let (protocol, rest) = rest.split_first_chunk::<4>()?;
+    let (port, rest) = rest.split_at_checked(rest.len().min(4))?;
+    let protocol = PROTOCOLS
+        .into_iter()
+        .find(|one| one.number() == protocol[0])?;
+    let end = part::parse_end(family, &[address, port].concat())?;
+    Some((protocol, end, rest))
 }

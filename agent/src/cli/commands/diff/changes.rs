@@ -49,7 +49,7 @@ pub(super) struct Change {
 
 /// All changes.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct StateComparison {
     /// The number of compared frontends; each address of node ports counts.
     pub(super) frontends: usize,
     pub(super) changes: BTreeSet<Change>,
@@ -57,7 +57,7 @@ pub(super) struct Changes {
     pub(super) unknown: BTreeSet<Unknown>,
 }
 
-impl Changes {
+impl StateComparison {
     /// What changes from one desired state to another.
     pub(super) fn between(old: &Snapshot, new: &Snapshot) -> Self {
         let between = ChangeSet::between(old, new);

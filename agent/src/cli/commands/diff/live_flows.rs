@@ -6,7 +6,7 @@ use contiv_model::{Flow, Frontend, Protocol, ServiceId, Snapshot};
 use contiv_renderer::packet_path::{FlowFate, FlowFates, KnownFlow, TcpState};
 use serde::Serialize;
 
-use super::changes::Changes;
+use super::changes::StateComparison;
 use crate::cli::{
     commands::compared_flows::{OtherRules as _, OtherState},
     output::{
@@ -42,7 +42,11 @@ pub(super) struct LiveFlowCounter<'a> {
 pub(super) type LiveFlowsByService<'a> = BTreeMap<Option<&'a ServiceId>, LiveFlows>;
 
 impl<'a> LiveFlowCounter<'a> {
-    pub(super) fn new(changes: &'a Changes, fates: &'a FlowFates, new: &'a Snapshot) -> Self {
+    pub(super) fn new(
+        changes: &'a StateComparison,
+        fates: &'a FlowFates,
+        new: &'a Snapshot,
+    ) -> Self {
         let mut services = BTreeMap::new();
         for change in &changes.changes {
             let protocol = match change.frontend {

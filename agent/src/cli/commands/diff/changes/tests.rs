@@ -50,9 +50,9 @@ fn web(backends: &[&str]) -> ContivService {
 }
 
 fn between(old: &Snapshot, new: &Snapshot) -> BTreeSet<Change> {
-    let Changes {
+    let StateComparison {
         changes, unknown, ..
-    } = Changes::between(old, new);
+    } = StateComparison::between(old, new);
     assert_eq!(unknown, BTreeSet::new());
     changes
 }
@@ -179,7 +179,7 @@ fn node_port_with_the_same_change_at_many_addresses_is_one_row() {
         node: old.node.clone(),
         ..snapshot(vec![web(&[ONE])])
     };
-    let items = Changes::between(&old, &new).listing().items;
+    let items = StateComparison::between(&old, &new).listing().items;
     let to: Vec<&str> = items.iter().map(|item| item.cells.0[1].text()).collect();
     assert!(
         to.contains(&"192.168.0.1:30080/tcp (node port) and 2 more"),
@@ -193,7 +193,7 @@ fn other_weights_are_other_shares_of_the_same_backends() {
     let mut uneven = even.clone();
     uneven.ports[0].backends[0].weight = 199;
     let (old, new) = (snapshot(vec![even]), snapshot(vec![uneven]));
-    let changes = Changes::between(&old, &new);
+    let changes = StateComparison::between(&old, &new);
     let all = &changes.changes;
     assert!(
         !all.is_empty() && all.iter().all(|change| change.old == change.new),
@@ -218,7 +218,7 @@ fn service_that_loses_its_address_to_another_one_is_named() {
         id: ServiceId::new("shop", "aaa"),
         ..web(&[OTHER])
     };
-    let changes = Changes::between(&snapshot(vec![web(&[ONE])]), &snapshot(vec![older]));
+    let changes = StateComparison::between(&snapshot(vec![web(&[ONE])]), &snapshot(vec![older]));
     let names: Vec<String> = changes.services().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["shop/aaa", "shop/web"]);
     let items = changes.listing().items;
@@ -230,7 +230,7 @@ fn whether_routes_carry_it_is_unknown_without_the_agent() {
     let mut routed = web(&[ONE]);
     routed.assignment.addresses = Carrier::Route;
     let (old, new) = (snapshot(vec![web(&[ONE])]), snapshot(vec![routed]));
-    let known = Changes::between(&old, &new);
+    let known = StateComparison::between(&old, &new);
     assert!(!known.changes.is_empty() && known.unknown.is_empty());
     let places = known.places();
     let unknown = known.with_unknown_routes();
@@ -241,9 +241,9 @@ fn whether_routes_carry_it_is_unknown_without_the_agent() {
 #[test]
 fn change_in_progress_is_not_confirmed() {
     let (none, one) = (snapshot(vec![]), snapshot(vec![web(&[ONE])]));
-    let first = || Changes::between(&none, &one);
+    let first = || StateComparison::between(&none, &one);
     let again_at = |places: BTreeSet<Place>, state| {
-        Changes::of(&OtherState::new(state), &one, |it| {
+        StateComparison::of(&OtherState::new(state), &one, |it| {
             places.contains(&it.place())
         })
     };
