@@ -98,30 +98,30 @@ They are served where kube-proxy serves them, at `127.0.0.1:10249`, or at `metri
 | `kubeproxy_proxy_healthz_total{code}`, `kubeproxy_proxy_livez_total{code}` | responses at `healthz-listen` |
 
 Not exported: `kubeproxy_sync_proxy_rules_iptables_*` and `kubeproxy_iptables_*`, since there is no iptables;
-`kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total`, since everything is cleaned up in the same transaction;
-`rest_client_*`, `workqueue_*`, `go_*` and `kubernetes_build_info`, which are metrics of Kubernetes' own programs.
+`kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total`, since the same transaction cleans up;
+`rest_client_*`, `workqueue_*`, `go_*` and `kubernetes_build_info`, metrics of Kubernetes' own programs.
 ";
 
 const TRACES_TEXT: &str = "
 ## Traces
 
 With `otlp-endpoint` (or the standard `OTEL_EXPORTER_OTLP_ENDPOINT`) the agent sends a trace of each change to an
-OpenTelemetry collector, by OTLP over HTTP (`http://127.0.0.1:4318`, or `https://…`), within a second or two:
+OpenTelemetry collector, by OTLP over HTTP (`http://127.0.0.1:4318`, or `https://…`), within two seconds:
 
 | span | from, until | attributes |
 |---|---|---|
-| the kind of event, as in `change` | receipt of the store's event, end of the last renderer call | `contiv.event.seq_num`, `.description`; `contiv.store.revision`; `contiv.services.changed`, and `contiv.services`: the first 20 names; `contiv.pending`: renderers that have not finished after 30 s |
+| the kind of event, as in `change` | receipt of the store's event, end of the last renderer call | `contiv.event.seq_num`, `.description`; `contiv.store.revision`; `contiv.services.changed`, and `contiv.services`: the first 20 names; `contiv.pending`: renderers unfinished after 30 s |
 | `combine` | the work of the node core: decoding, cache, changed services | `contiv.duration_ms` |
 | `render nftables`, … | the call of a renderer. Its event `transaction` is the time when the change was sent to the kernel | `contiv.duration_ms`, `contiv.sent_after_ms`, `contiv.added`, `.removed`, `.transactions`, `.bytes`, `.rejected`; `contiv.applied_with`: the first event of the same call |
 
-If a renderer fails, its span and the trace are errors. Spans are made from the event history, so they slow down nothing; those that
-the collector does not accept are sent again as long as the history has them. `OTEL_EXPORTER_OTLP_HEADERS` sets headers, such as a
-token; `OTEL_RESOURCE_ATTRIBUTES` adds to `service.name`, `service.version`, `service.instance.id` and `k8s.node.name`.
+If a renderer fails, its span and the trace are errors. Spans that the collector does not accept are sent again as long as the
+event history has them. `OTEL_EXPORTER_OTLP_HEADERS` sets headers, such as a token; `OTEL_RESOURCE_ATTRIBUTES` adds to `service.name`, `service.version`, `service.instance.id` and `k8s.node.name`.
 
-With `otlp-flows` what `contiv flows -w` prints is sent each second as log records `contiv.flow`: `client.*`, `server.*`,
+With `otlp-flows` what `contiv flows -w` tells from then on is sent each second as log records `contiv.flow`: `client.*`, `server.*`,
 `network.peer.*` (the backend), `network.local.*` (the source that it sees), `network.transport`, `k8s.namespace.name`,
-`k8s.service.name`, `contiv.flow.*`. A refused connection is an ERROR, an unanswered one a WARN, with `error.type`.
-`contiv.flow.notice` says what is a sample or missing; what the collector has not accepted after 7 s is.
+`k8s.service.name`, `contiv.flow.*`. A refused connection is an ERROR, an unanswered one a WARN, with `error.type`. Of over 1,000 a
+second a sample is sent; those to the collector are not. `contiv.flow.notice` says what is a sample or missing, as what the collector
+has not accepted within 20 s.
 ";
 
 /// All metrics, with one value for each label.
