@@ -343,7 +343,8 @@ fn undeclared(folder: &Path, root: &Path) -> Vec<PathBuf> {
     let is_declared = |name: &str| {
         declarations
             .lines()
-            .any(|line| line.trim().trim_start_matches("pub ") == format!("mod {name};"))
+            .map(|line| line.trim().trim_start_matches("pub(crate) "))
+            .any(|line| line.trim_start_matches("pub ") == format!("mod {name};"))
     };
     let entries = fs::read_dir(folder)
         .expect("a folder")

@@ -494,12 +494,13 @@ fn dynset(attributes: Attributes<'_>) -> Expression {
     let set = attributes.text(expr::DYNSET_SET_NAME).unwrap_or_default();
     let timeout = attributes.get(expr::DYNSET_TIMEOUT);
     let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+    // Without one of its own the rule has 0, and the entry that of the set.
+    let timeout = timeout.map(u64::from_be_bytes).filter(|it| *it > 0);
     Expression::Dynset {
         set: set.to_owned(),
         is_inverted: flags & expr::DYNSET_FLAG_INV != 0,
         limits: limits_of(attributes, expr::DYNSET_EXPR, expr::DYNSET_EXPRESSIONS),
-        timeout: timeout
-            .map(|timeout| u32::try_from(u64::from_be_bytes(timeout) / 1000).unwrap_or(u32::MAX)),
+        timeout: timeout.map(|timeout| u32::try_from(timeout / 1000).unwrap_or(u32::MAX)),
     }
 }
 
