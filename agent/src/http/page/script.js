@@ -130,7 +130,7 @@ document.addEventListener("submit", (event) => {
 
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || document.activeElement.matches("input, select")) return;
-  const field = document.querySelector("input[type=search]") ?? document.querySelector("input[name=from]");
+  const field = document.querySelector("input[type=search]") ?? document.querySelector("main input");
   if (!field) return;
   event.preventDefault();
   field.focus();
