@@ -155,7 +155,13 @@ async fn count(
 ) {
     while let Ok(Some(Question { restarts, answer })) = timeout(LEASE, questions.recv()).await {
         let work = move || {
-            let mut read = if restarts { begin()? } else { read };
+            let mut read = if restarts {
+                // The kernel lets nobody replace a table that another socket owns.
+                drop(read);
+                begin()?
+            } else {
+                read
+            };
             let counts = read()?;
             Ok((read, counts))
         };

@@ -144,6 +144,9 @@ fn command_counts_anew_and_tells_of_backends_that_are_gone() -> Result<()> {
             // These were counted for somebody else.
             agent.http("GET", "/balance")?;
             connect(9)?;
+            let anew = agent.http("GET", "/balance?restart=true")?.json()?;
+            assert_eq!(anew["backends"], serde_json::json!([]), "{anew}");
+            connect(9)?;
             let program = binary()?.display().to_string();
             let command = [&*program, "backends", "web", "--balance=5s"];
             let shown = thread::scope(|scope| {
@@ -180,6 +183,13 @@ fn command_counts_anew_and_tells_of_backends_that_are_gone() -> Result<()> {
                 matches!(of_gone, Some(("gone", 3..))) && matches!(of_new, Some(("ready", 1..))),
                 "{shown}"
             );
+            // Nobody else begins to count: then the whole time is counted.
+            let notes = lab.node.exec(&[
+                "sh",
+                "-c",
+                &format!("{program} backends web --balance=2s 2>&1"),
+            ])?;
+            assert!(!notes.contains("note:"), "{notes}");
             for text in ["WANTED", "ACTUAL", "100.0%"] {
                 assert!(shown.contains(text), "no {text} in:\n{shown}");
             }
